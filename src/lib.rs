@@ -1,0 +1,10 @@
+//! autohet plans and simulates asymmetric 3D-parallel training (data × pipeline × tensor) on heterogeneous, spot-priced
+//! GPUs, after AutoHet (arXiv 2512.20953).
+//!
+//! The modules below stand in the order in which data flows; each imports only from those before it.
+
+pub mod units;
+
+pub mod ids;
+
+mod suggest;
