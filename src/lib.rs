@@ -8,3 +8,5 @@ pub mod units;
 pub mod ids;
 
 mod suggest;
+
+pub mod model;
