@@ -10,3 +10,5 @@ pub mod ids;
 mod suggest;
 
 pub mod model;
+
+pub mod cluster;
