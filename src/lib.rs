@@ -12,3 +12,5 @@ mod suggest;
 pub mod model;
 
 pub mod cluster;
+
+pub mod trace;

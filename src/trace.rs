@@ -1,0 +1,220 @@
+//! Availability traces: when spot nodes come, are warned, and go.
+//!
+//! A trace is a list of [`TraceEvent`]s in order of time. [`read`] recognises the format of a file by its content, never by
+//! its name; each format has a file of its own and is reached through [`TraceFormat`]. Every reader checks that the story
+//! holds together (nobody leaves who hasn't come), and says in [`Trace::notes`] what it understood.
+//!
+//! [`generator`] makes traces that look like real ones, [`TraceStatistics`] measures either kind, and [`write_canonical`]
+//! writes them for a next run.
+
+mod bamboo;
+mod canonical;
+mod cells;
+mod cluster_events;
+mod error;
+pub mod generator;
+mod membership;
+mod recognise;
+mod rows;
+pub mod statistics;
+mod writer;
+
+pub use cluster_events::{NodeEvent, NodeEventKind, OfferDefaults, OfferError};
+pub use error::TraceError;
+pub use recognise::TraceFormat;
+pub use statistics::TraceStatistics;
+pub use writer::write_canonical;
+
+use crate::units::SimTime;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// What happened to a set of nodes, from the file's own zero to its last row.
+///
+/// ```
+/// use autohet::trace::{TraceEventKind, parse};
+/// let trace = parse("time_s,event,node,gpu_type\n0,up,a,T4\n60,notice,a,\n180,down,a,\n", "example").unwrap();
+/// assert_eq!(trace.span.as_seconds(), 180.0);
+/// assert!(matches!(trace.events[1].kind, TraceEventKind::Notice { notice } if notice.as_seconds() == 120.0));
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// The format that was recognised.
+    pub format: TraceFormat,
+    /// In order of time; events of one time keep the order of the file.
+    pub events: Vec<TraceEvent>,
+    /// The time of the last row. The trace is censored there: of later times it says nothing, least of all that the nodes
+    /// of its last row stay up.
+    pub span: SimTime,
+    /// What was understood, repaired or dropped, one sentence each, for stderr.
+    pub notes: Vec<String>,
+}
+
+/// One change of one node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TraceEvent {
+    /// When, from the file's own zero (or from the first row where the file has calendar times).
+    pub time: SimTime,
+    /// The node's name. A name that comes up again after it went down is a new, empty node in the same slot.
+    pub node: String,
+    /// What happened.
+    pub kind: TraceEventKind,
+}
+
+/// What happens to a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceEventKind {
+    /// The node is there from now on, with nothing on its disk.
+    Up(NodeOffer),
+    /// The provider says that it will take the node.
+    Notice {
+        /// The time from this event until the announced loss.
+        notice: SimTime,
+    },
+    /// The node is gone.
+    Down,
+}
+
+/// What a trace says of a node that comes; whatever it leaves open is for the cluster to fill in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeOffer {
+    /// The GPU's name as the trace spells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_type: Option<String>,
+    /// GPUs in the node, at least 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_count: Option<u32>,
+    /// The availability zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The price of the whole node, zero or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_usd_per_hour: Option<f64>,
+}
+
+/// Reads a trace file of any known format.
+///
+/// # Errors
+///
+/// [`TraceError`] names the file, the line and the column, what was expected and what was found.
+pub fn read(path: &Path) -> Result<Trace, TraceError> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|source| TraceError::Read { file: name.clone(), source })?;
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => parse(text, &name),
+        Err(error) => Err(TraceError::not_utf8(&name, &bytes, error.valid_up_to())),
+    }
+}
+
+/// Reads a trace from text; `name` stands for the file in messages.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn parse(text: &str, name: &str) -> Result<Trace, TraceError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    recognise::check_is_text(text, name)?;
+    match recognise::recognise(text, name)? {
+        TraceFormat::Canonical => canonical::parse(text, name),
+        TraceFormat::BambooEvents => bamboo::parse(text, name),
+    }
+}
+
+impl Trace {
+    /// Sorts the events (stably), and puts a summary of them before the notes. `unit` says what the times were taken for.
+    fn assemble(
+        format: TraceFormat,
+        unit: &str,
+        mut events: Vec<TraceEvent>,
+        span: SimTime,
+        notes: Vec<String>,
+    ) -> Self {
+        events.sort_by_key(|event| event.time);
+        let mut trace = Self { format, events, span, notes: Vec::new() };
+        let statistics = TraceStatistics::of(&trace);
+        trace.notes.push(format!(
+            "{format}, times in {unit}: {} nodes, {} at most up at once, observed for {}, mean availability {:.2}",
+            statistics.node_count,
+            statistics.peak_nodes_up,
+            crate::units::format_seconds(statistics.span_s),
+            statistics.mean_availability,
+        ));
+        trace.notes.extend(notes);
+        trace
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever the text, there is a trace in order of time or an error with a hint, and never a panic.
+        #[test]
+        fn any_text_is_a_trace_or_an_error(
+            header in prop::sample::select(vec!["", "time_s,event,node,notice_s\n", "time,node,event\n", "0,add,a\n"]),
+            rows in prop::collection::vec(
+                prop_oneof![
+                    "[0-9]{1,3},(up|down|notice|add|remove),[ab](,[0-9]{0,20})?",
+                    "2026-0[0-9]-[0-9]{2}T00:00(Z)?,[ab],(up|down)",
+                    "[0-9a-z,\"#\\r .:-]{0,20}",
+                    "\\PC{0,10}",
+                ],
+                0..6,
+            ),
+        ) {
+            match parse(&(header.to_owned() + &rows.join("\n")), "t") {
+                Ok(trace) => {
+                    prop_assert!(trace.events.is_sorted_by_key(|event| event.time));
+                    prop_assert!(trace.events.iter().all(|event| event.time <= trace.span));
+                    let mut written = Vec::new();
+                    write_canonical(&trace, &mut written).unwrap();
+                    let again = parse(std::str::from_utf8(&written).unwrap(), "t").unwrap();
+                    prop_assert_eq!((again.events, again.span), (trace.events, trace.span));
+                }
+                Err(error) => prop_assert!(error.to_string().contains("\nhint: "), "{}", error),
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_by_its_content_whatever_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("counts.json");
+        fs_err::write(&path, "0,add,a\r\n1000,remove,a").unwrap();
+        let trace = read(&path).unwrap();
+        assert_eq!(trace.format, TraceFormat::BambooEvents);
+        assert_eq!(trace.span, SimTime::SECOND);
+        assert_eq!(
+            trace.notes,
+            [
+                "Bamboo events, times in milliseconds: 1 nodes, 1 at most up at once, observed for 1.00 s, mean availability 1.00"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_missing_file_and_bytes_that_are_no_text_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("absent.csv");
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.contains("absent.csv") && message.contains("hint:"), "{message}");
+
+        let path = folder.path().join("latin1.csv");
+        fs_err::write(&path, b"time_s,event,node\n0,up,caf\xe9\n").unwrap();
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.contains("line 2: expected UTF-8 text, found the byte 0xe9"), "{message}");
+        assert!(message.contains("hint:"), "{message}");
+    }
+
+    #[test]
+    fn a_trace_survives_json() {
+        let trace = parse("time_s,event,node,gpu_count\n0,up,a,8\n5,notice,a\n9,down,a\n", "t").unwrap();
+        let json = serde_json::to_string(&trace).unwrap();
+        assert_eq!(serde_json::from_str::<Trace>(&json).unwrap(), trace);
+        assert!(json.contains("\"format\":\"canonical\""), "{json}");
+    }
+}

@@ -1,0 +1,66 @@
+//! Calendar times: ISO 8601, counted from the first row.
+
+use crate::trace::cells::{LATEST, Place};
+use crate::trace::error::TraceError;
+use crate::units::SimTime;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+const EXAMPLE_WITH_ZONE: &str = "an ISO 8601 time with a zone, like `2026-01-31T18:00:00Z`";
+const EXAMPLE_WITHOUT: &str = "an ISO 8601 time without a zone, like `2026-01-31T18:00:00`";
+
+/// The zero of a file's calendar times.
+#[derive(Default)]
+pub(super) struct Calendar {
+    first: Option<First>,
+}
+
+#[derive(Clone, Copy)]
+struct First {
+    time: Timestamp,
+    has_zone: bool,
+}
+
+impl Calendar {
+    /// The time since the first row. Times without a zone are taken as they stand, so none of them knows of a clock that
+    /// is put forward or back; they can't be mixed with times that have a zone.
+    pub fn since_first(&mut self, place: Place, cell: &str) -> Result<SimTime, TraceError> {
+        let (time, has_zone) = stamp(place, cell)?;
+        let first = *self.first.get_or_insert(First { time, has_zone });
+        if first.has_zone != has_zone {
+            let expected = if first.has_zone { EXAMPLE_WITH_ZONE } else { EXAMPLE_WITHOUT };
+            return Err(place.wrong(expected, cell, "the rows before have it so; one file needs one kind"));
+        }
+        let since_ns = time.as_nanosecond() - first.time.as_nanosecond();
+        match u64::try_from(since_ns).map(SimTime) {
+            Ok(since) if since <= LATEST => Ok(since),
+            _ => {
+                let expected = format!("a time within 100 years after the first row (`{}`)", first.time);
+                Err(place.wrong(expected, cell, "sort the rows by time; the first row is the zero of the clock"))
+            }
+        }
+    }
+
+    /// What the times were taken for, once rows have been read.
+    pub fn unit(&self) -> String {
+        match self.first {
+            Some(First { time, has_zone: true }) => format!("ISO 8601 counted from {time}"),
+            Some(First { time, .. }) => {
+                format!("ISO 8601 without a zone counted from {}", TimeZone::UTC.to_datetime(time))
+            }
+            None => "ISO 8601".to_owned(),
+        }
+    }
+}
+
+fn stamp(place: Place, cell: &str) -> Result<(Timestamp, bool), TraceError> {
+    if let Ok(time) = cell.parse::<Timestamp>() {
+        return Ok((time, true));
+    }
+    let civil = cell.parse::<DateTime>().ok().and_then(|time| TimeZone::UTC.to_timestamp(time).ok());
+    match civil {
+        Some(time) => Ok((time, false)),
+        None => Err(place.wrong(EXAMPLE_WITH_ZONE, cell, "times in seconds go in a column `time_s`")),
+    }
+}

@@ -1,0 +1,199 @@
+//! What can be wrong with a trace file.
+
+use std::io;
+
+/// The longest piece of a file that a message shows.
+const SHOWN_CHARACTERS: usize = 60;
+
+/// A trace file that can't be read: where, what was expected, what was found.
+///
+/// Every message ends with a `hint:` line.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The file can't be opened or read.
+    #[error("cannot read the trace `{file}`: {source}\nhint: check the path and that the file may be read")]
+    Read {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The bytes aren't text.
+    #[error(
+        "`{file}` line {line}: expected UTF-8 text, found {found}\nhint: save the trace as plain UTF-8 text, unpacked"
+    )]
+    NotText {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The first byte or character that can't be.
+        found: String,
+    },
+    /// There is no event in the file.
+    #[error(
+        "`{file}`: expected rows of events, found none\nhint: a trace has a header `time_s,event,node` and one row an event"
+    )]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// The content fits no known format.
+    #[error(
+        "`{file}` line {line}: expected the start of a known trace format, found `{found}`\nhint: known are the canonical \
+         CSV (header `time_s,event,node[,gpu_type,gpu_count,zone,price_usd_per_hour,notice_s]`) and Bamboo events (rows \
+         like `1440000,remove,node13`)"
+    )]
+    Unrecognised {
+        /// The file.
+        file: String,
+        /// The first line with content, from 1.
+        line: u64,
+        /// Its beginning.
+        found: String,
+    },
+    /// The header has a column that means nothing here, is missing, or is there twice.
+    #[error("`{file}` line {line}, column `{column}`: {problem}\nhint: {hint}")]
+    Header {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The column's name.
+        column: String,
+        /// What was expected and what was found.
+        problem: String,
+        /// What to do.
+        hint: String,
+    },
+    /// A row has more cells than columns.
+    #[error(
+        "`{file}` line {line}: expected at most {expected} cells, found {found}\nhint: put a cell that holds a comma in \
+         double quotes"
+    )]
+    TooManyCells {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The number of columns.
+        expected: usize,
+        /// The number of cells.
+        found: usize,
+    },
+    /// A cell doesn't hold what its column needs; an absent cell is found as "nothing".
+    #[error("`{file}` line {line}, column `{column}`: expected {expected}, found {found}\nhint: {hint}")]
+    Cell {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The column's name.
+        column: &'static str,
+        /// What belongs there.
+        expected: String,
+        /// What is there, in backticks, or "nothing".
+        found: String,
+        /// What to do.
+        hint: String,
+    },
+    /// A row is earlier than the one before it.
+    #[error(
+        "`{file}` line {line}, column `{column}`: expected a time no earlier than line {before_line} (`{before}`), found \
+         `{found}`\nhint: sort the rows by time; rows of one time keep their order"
+    )]
+    TimeRunsBack {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The column's name.
+        column: &'static str,
+        /// The time of this row, as written.
+        found: String,
+        /// The time of the row before, as written.
+        before: String,
+        /// The line of the row before.
+        before_line: u64,
+    },
+    /// A node comes up that is up.
+    #[error(
+        "`{file}` line {line}, column `{column}`: expected a node that isn't up, found `{node}`, up since line \
+         {since_line}\nhint: give each node its own name, or add the row where it went down"
+    )]
+    UpTwice {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The column's name.
+        column: &'static str,
+        /// The node.
+        node: String,
+        /// The line where it came up.
+        since_line: u64,
+    },
+    /// A node goes down, or is warned, that isn't up.
+    #[error(
+        "`{file}` line {line}, column `{column}`: expected a node that is up for the event `{event}`, found `{node}`, \
+         which {}\nhint: add the row where it came up; nodes that were there from the start come up at the first time",
+        match down_line { Some(down_line) => format!("went down in line {down_line}"), None => "never came up".to_owned() }
+    )]
+    NotUp {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// The column's name.
+        column: &'static str,
+        /// The node.
+        node: String,
+        /// The event, as written.
+        event: String,
+        /// The line where it last went down, if it was ever up.
+        down_line: Option<u64>,
+    },
+}
+
+impl TraceError {
+    /// The bytes of `file` stop being UTF-8 at `offset`.
+    pub(super) fn not_utf8(file: &str, bytes: &[u8], offset: usize) -> Self {
+        let line = bytes[..offset].split(|byte| *byte == b'\n').count() as u64;
+        let found = match bytes.get(offset) {
+            Some(byte) => format!("the byte 0x{byte:02x}"),
+            None => "the end of the file inside a character".to_owned(),
+        };
+        Self::NotText { file: file.to_owned(), line, found }
+    }
+}
+
+/// A piece of a file for a message: control characters escaped, cut to a readable length.
+pub(super) fn shown(text: &str) -> String {
+    let mut piece = String::new();
+    for c in text.chars().take(SHOWN_CHARACTERS) {
+        if c.is_control() { piece.extend(c.escape_debug()) } else { piece.push(c) }
+    }
+    if text.chars().nth(SHOWN_CHARACTERS).is_some() {
+        piece.push('…');
+    }
+    piece
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_a_file_are_cut_and_escaped() {
+        assert_eq!(shown("a\t\"b\""), "a\\t\"b\"");
+        assert_eq!(shown(&"é".repeat(61)), format!("{}…", "é".repeat(60)));
+        assert_eq!(shown(&"é".repeat(60)), "é".repeat(60));
+    }
+
+    #[test]
+    fn a_bad_byte_is_found_on_its_line() {
+        let message = TraceError::not_utf8("f", b"a\nb\xff", 3).to_string();
+        assert!(message.starts_with("`f` line 2: expected UTF-8 text, found the byte 0xff"), "{message}");
+    }
+}
