@@ -14,3 +14,7 @@ pub mod model;
 pub mod cluster;
 
 pub mod trace;
+
+pub mod profile;
+
+pub mod cost;

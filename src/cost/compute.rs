@@ -1,0 +1,96 @@
+//! Seconds of compute: a roofline over the operations of a block.
+
+mod blocks;
+mod roofline;
+
+use super::{BlockCost, CostError, CostModel, PassCost, communication};
+use crate::cluster::GpuSpec;
+use crate::model::{Block, Execution, Precision, Recompute};
+use crate::profile::{Measured, ProfileQuery};
+use blocks::Work;
+use roofline::Roofline;
+
+impl CostModel {
+    /// Seconds of one micro batch through `block` on one tensor-parallel unit of this GPU type; all layers cost the
+    /// same.
+    ///
+    /// Forward: each matrix product at the rate that its size allows, or at memory speed where that is slower; the
+    /// other operations at memory speed. Backward: two products of each size (for the input and for the weight), and
+    /// the forward again of what is recomputed. Tensor-parallel collectives are ring all-reduces (or reduce-scatter
+    /// and all-gather) on the node's own link, never hidden behind compute.
+    pub fn block_cost(&self, block: Block, gpu: &GpuSpec, execution: &Execution) -> Result<BlockCost, CostError> {
+        self.check(gpu, execution)?;
+        let roofline = Roofline::new(gpu, execution.precision);
+        let work = Work::of(self.model(), block, execution);
+        let (forward_s, backward_s) = roofline.passes_s(&work);
+        let recompute_share = match (block, execution.recompute) {
+            (Block::Layer(_), Recompute::Full) => 1.0,
+            (Block::Layer(_), Recompute::Selective) => roofline.core_s(&work) / forward_s,
+            _ => 0.0,
+        };
+        if let Some(measured) = self.measured(block, gpu, execution)? {
+            return Ok(from_measured(measured, recompute_share));
+        }
+        let (forward_collectives, backward_collectives) = collectives(block);
+        let one_s = self.collective_s(gpu, execution);
+        let repeated = if recompute_share >= 1.0 { forward_collectives } else { 0.0 };
+        let forward =
+            PassCost { compute_s: forward_s, recompute_s: 0.0, tensor_parallel_s: forward_collectives * one_s };
+        let backward = PassCost {
+            compute_s: backward_s,
+            recompute_s: recompute_share * forward_s,
+            tensor_parallel_s: (backward_collectives + repeated) * one_s,
+        };
+        Ok(BlockCost { forward, backward })
+    }
+
+    /// Seconds of the optimizer step on one GPU: Adam reads and writes weights, gradients and state once, at memory
+    /// speed.
+    pub fn optimizer_step_s(&self, gpu: &GpuSpec, parameters_per_gpu: u64, precision: Precision) -> f64 {
+        let roofline = Roofline::new(gpu, precision);
+        // Master weight and two moments in fp32, read and written; the gradient read; in half precision the weight
+        // written besides. With gradients of 4 or of 2 bytes it comes to the same.
+        let bytes_per_parameter = 3 * 8 + 4;
+        roofline.stream_s((parameters_per_gpu * bytes_per_parameter) as f64)
+    }
+
+    fn measured(&self, block: Block, gpu: &GpuSpec, execution: &Execution) -> Result<Option<Measured>, CostError> {
+        let Some(profile) = &self.profile else { return Ok(None) };
+        let query = ProfileQuery {
+            gpu: &gpu.name,
+            precision: execution.precision,
+            tensor_parallel_size: execution.tensor_parallel_size,
+            micro_batch_size: execution.micro_batch_size,
+        };
+        Ok(profile.measured(block, query)?)
+    }
+
+    /// Seconds of one all-reduce of the residual stream over the tensor-parallel group.
+    fn collective_s(&self, gpu: &GpuSpec, execution: &Execution) -> f64 {
+        let bytes = self.model().tensor_parallel_bytes(execution) / 2;
+        communication::ring_all_reduce_s(execution.tensor_parallel_size, bytes, gpu.intra_node)
+    }
+}
+
+/// All-reduces of the residual stream in the forward and in the backward pass: two each in a layer (behind attention
+/// and MLP, and before them on the way back); one behind the vocabulary-parallel embedding; one before the
+/// vocabulary projection on the way back. The loss's all-reduces of one number a token are left out.
+fn collectives(block: Block) -> (f64, f64) {
+    match block {
+        Block::Embedding => (1.0, 0.0),
+        Block::Layer(_) => (2.0, 2.0),
+        Block::Head => (0.0, 1.0),
+    }
+}
+
+/// Measured times have their collectives in them, and no recomputation.
+fn from_measured(measured: Measured, recompute_share: f64) -> BlockCost {
+    let pass = |compute_s, recompute_s| PassCost { compute_s, recompute_s, tensor_parallel_s: 0.0 };
+    BlockCost {
+        forward: pass(measured.forward_s, 0.0),
+        backward: pass(measured.backward_s, recompute_share * measured.forward_s),
+    }
+}
+
+#[cfg(test)]
+mod tests;

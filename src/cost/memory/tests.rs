@@ -1,0 +1,97 @@
+use super::*;
+use crate::cost::CostSettings;
+use crate::model::ModelSpec;
+
+fn cost(name: &str) -> CostModel {
+    CostModel::new(ModelSpec::preset(name).unwrap(), CostSettings::default(), None)
+}
+
+fn execution(t: u32, recompute: Recompute, precision: Precision) -> Execution {
+    Execution { tensor_parallel_size: t, micro_batch_size: 1, recompute, sequence_parallel: true, precision }
+}
+
+#[test]
+fn adam_takes_sixteen_bytes_a_parameter_in_either_precision() {
+    let cost = cost("gpt3-1.3b");
+    let shape = StageShape { num_layers: 24, has_embedding: true, has_head: true, in_flight: 1 };
+    for (precision, weights) in [(Precision::Fp16, 2), (Precision::Fp32, 4)] {
+        let memory = cost.stage_memory(&shape, &execution(1, Recompute::Selective, precision));
+        let parameters = cost.model().parameters();
+        assert_eq!(memory.parameters_bytes, weights * parameters);
+        assert_eq!(memory.gradients_bytes, weights * parameters);
+        assert_eq!(memory.parameters_bytes + memory.gradients_bytes + memory.optimizer_bytes, 16 * parameters);
+        let sum = 16 * parameters + memory.activations_bytes + memory.transient_bytes + memory.reserve_bytes;
+        assert_eq!(memory.total_bytes(), sum);
+    }
+}
+
+#[test]
+fn a_tied_matrix_is_copied_only_where_the_ends_are_apart() {
+    let cost = cost("gpt3-1.3b");
+    let execution = execution(1, Recompute::Full, Precision::Fp16);
+    let parameters = |has_embedding, has_head| {
+        let shape = StageShape { num_layers: 12, has_embedding, has_head, in_flight: 1 };
+        cost.stage_memory(&shape, &execution).parameters_bytes / 2
+    };
+    let layers = 12 * cost.model().layer_parameters();
+    let (first, last) = (parameters(true, false) - layers, parameters(false, true) - layers);
+    assert_eq!(first + last - (parameters(true, true) - layers), cost.model().word_embedding_parameters());
+    assert_eq!(parameters(false, false), layers);
+}
+
+#[test]
+fn activations_grow_with_the_micro_batches_in_flight() {
+    let cost = cost("llama-7b");
+    let execution = execution(4, Recompute::Selective, Precision::Bf16);
+    let shape = |in_flight| StageShape { num_layers: 8, has_embedding: false, has_head: false, in_flight };
+    let one = cost.stage_memory(&shape(1), &execution);
+    let four = cost.stage_memory(&shape(4), &execution);
+    // By hand: tokens (16 h + 6 f) / 4 a layer.
+    assert_eq!(one.activations_bytes, 8 * 2048 * (16 * 4096 + 6 * 11_008) / 4);
+    assert_eq!(four.activations_bytes, 4 * one.activations_bytes);
+    assert_eq!(four.transient_bytes, one.transient_bytes);
+}
+
+/// GPT-3 175B on t = 8, P = 8, sequence parallelism, as in Korthikanti et al. 2022, figure 1 and section 4.3: the
+/// first stage stores as much as L layers without pipeline, `s b h L/t (34 + 5 a s/h)`, since it has P micro batches
+/// of L/P layers in flight, and `s b h P/t` for the embedding's dropout.
+#[test]
+fn the_first_stage_stores_all_layers_worth() {
+    let model = ModelSpec {
+        num_layers: 96,
+        hidden_size: 12_288,
+        num_attention_heads: 96,
+        num_key_value_heads: 96,
+        head_dim: 128,
+        ffn_hidden_size: 4 * 12_288,
+        ..ModelSpec::preset("gpt3-13b").unwrap()
+    };
+    let cost = CostModel::new(model, CostSettings::default(), None);
+    let shape = StageShape { num_layers: 12, has_embedding: true, has_head: false, in_flight: 8 };
+    let memory = cost.stage_memory(&shape, &execution(8, Recompute::None, Precision::Fp16));
+    let sbh = 2048 * 12_288;
+    assert_eq!(memory.activations_bytes, sbh * 96 / 8 * (34 + 80) + sbh * 8 / 8);
+    let selective = cost.stage_memory(&shape, &execution(8, Recompute::Selective, Precision::Fp16));
+    assert_eq!(selective.activations_bytes, sbh * 96 / 8 * 34 + sbh * 8 / 8);
+}
+
+#[test]
+fn the_logits_transient_is_shared_by_tensor_parallel_ranks() {
+    let cost = cost("gpt3-1.3b");
+    let shape = StageShape { num_layers: 1, has_embedding: false, has_head: true, in_flight: 1 };
+    let whole = cost.stage_memory(&shape, &execution(1, Recompute::Full, Precision::Fp16)).transient_bytes;
+    assert_eq!(whole, (4 + 2) * 2048 * 51_200);
+    let eighth = cost.stage_memory(&shape, &execution(8, Recompute::Full, Precision::Fp16)).transient_bytes;
+    assert_eq!(eighth, whole / 8);
+}
+
+#[test]
+fn gradients_and_checkpoints_by_hand() {
+    let cost = cost("gpt3-6.7b");
+    let parameters = 12 * 4096 * 4096 + 13 * 4096;
+    let execution = execution(8, Recompute::Full, Precision::Fp16);
+    assert_eq!(cost.gradient_bytes(LAYER, &execution), 2 * parameters / 8);
+    assert_eq!(cost.state_bytes(LAYER, Precision::Fp16), 14 * parameters);
+    assert_eq!(cost.state_bytes(LAYER, Precision::Fp32), 12 * parameters);
+    assert_eq!(cost.parameters_per_gpu(LAYER, &execution), parameters / 8);
+}

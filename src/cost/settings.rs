@@ -1,0 +1,24 @@
+//! What the cost model takes as given.
+
+use serde::{Deserialize, Serialize};
+
+/// Constants of memory and of the optimizer that a user may know better.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CostSettings {
+    /// Device memory that no tensor gets: CUDA context (about 0.5 GB), communicators' buffers (about 0.5 GB), library
+    /// workspaces and the allocator's fragmentation. 2 GB by default, an assumption.
+    pub reserve_bytes: u64,
+    /// Optimizer state per parameter in half-precision training: 12 bytes for Adam, an fp32 master weight and two fp32
+    /// moments. In fp32 training the weight is its own master, so that 4 bytes less are held.
+    pub optimizer_bytes_per_parameter: u64,
+    /// Bytes of one gradient in half-precision training: 2, or 4 where gradients are summed up in fp32. In fp32
+    /// training always 4.
+    pub gradient_bytes_per_parameter: u64,
+}
+
+impl Default for CostSettings {
+    fn default() -> Self {
+        Self { reserve_bytes: 2_000_000_000, optimizer_bytes_per_parameter: 12, gradient_bytes_per_parameter: 2 }
+    }
+}

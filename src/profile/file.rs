@@ -1,0 +1,150 @@
+//! The profile's file: JSON, one entry per measured point.
+
+use super::{Curve, LayerProfile, ProfileError, SCHEMA_VERSION};
+use crate::cluster::GpuSpec;
+use crate::model::{Block, Precision};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Longest believable pass through one block: an hour.
+const LONGEST_PASS_S: f64 = 3600.0;
+
+/// A profile as it stands in its file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileFile {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Name of the model.
+    pub model: String,
+    /// The measured points.
+    pub entries: Vec<ProfileEntry>,
+}
+
+/// What was measured on one GPU type at one tensor-parallel degree and micro-batch size.
+///
+/// Times are those of one micro batch without recomputation, tensor-parallel collectives included.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileEntry {
+    /// GPU type, by any of its names.
+    pub gpu: String,
+    /// Tensor-parallel degree `t`.
+    pub tensor_parallel_size: u32,
+    /// Samples per micro batch.
+    pub micro_batch_size: u32,
+    /// Number format; fp16 where it is left out.
+    #[serde(default)]
+    pub precision: Precision,
+    /// One transformer layer.
+    pub layer: Measured,
+    /// The embedding; estimated where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<Measured>,
+    /// Final norm, projection and loss; estimated where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<Measured>,
+}
+
+/// Seconds of one forward and one backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The forward pass.
+    pub forward_s: f64,
+    /// The backward pass, without recomputation.
+    pub backward_s: f64,
+}
+
+impl ProfileEntry {
+    /// The times of one kind of block.
+    pub(super) fn block(&self, block: Block) -> Option<Measured> {
+        match block {
+            Block::Embedding => self.embedding,
+            Block::Layer(_) => Some(self.layer),
+            Block::Head => self.head,
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.tensor_parallel_size == 0 || self.micro_batch_size == 0 {
+            return Err("`tensor_parallel_size` and `micro_batch_size` must be above zero".to_owned());
+        }
+        let blocks = [("layer", Some(self.layer)), ("embedding", self.embedding), ("head", self.head)];
+        for (name, measured) in blocks.iter().filter_map(|(name, measured)| Some((name, (*measured)?))) {
+            for (pass, seconds) in [("forward_s", measured.forward_s), ("backward_s", measured.backward_s)] {
+                if !(seconds > 0.0 && seconds <= LONGEST_PASS_S) {
+                    let expected = format!("expected seconds above zero, at most {LONGEST_PASS_S}");
+                    return Err(format!("`{name}.{pass}` is `{seconds}`, {expected}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LayerProfile {
+    /// Reads a profile from its JSON file.
+    pub fn read(path: &Path) -> Result<Self, ProfileError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ProfileError::Read { path: path.display().to_string(), problem: error.to_string() })?;
+        Self::from_json(&text, &path.display().to_string())
+    }
+
+    /// Reads a profile from JSON; `path` names it in errors.
+    pub fn from_json(text: &str, path: &str) -> Result<Self, ProfileError> {
+        let file: ProfileFile = serde_json::from_str(text).map_err(|error| ProfileError::Json {
+            path: path.to_owned(),
+            line: error.line(),
+            column: error.column(),
+            problem: problem(&error),
+        })?;
+        Self::from_entries(file, path)
+    }
+
+    /// Checks and sorts the entries; `path` names their origin in errors.
+    pub fn from_entries(file: ProfileFile, path: &str) -> Result<Self, ProfileError> {
+        if file.schema_version != SCHEMA_VERSION {
+            let path = path.to_owned();
+            return Err(ProfileError::Version { path, found: file.schema_version, expected: SCHEMA_VERSION });
+        }
+        let mut profile = Self { model: file.model, curves: Vec::new() };
+        for (index, entry) in file.entries.into_iter().enumerate() {
+            profile.insert(entry).map_err(|problem| ProfileError::Entry {
+                path: path.to_owned(),
+                entry: index + 1,
+                problem,
+            })?;
+        }
+        Ok(profile)
+    }
+
+    fn insert(&mut self, entry: ProfileEntry) -> Result<(), String> {
+        entry.check()?;
+        let gpu = GpuSpec::lookup(&entry.gpu).map_or_else(|_| entry.gpu.clone(), |spec| spec.name.clone());
+        let found = self.curves.iter_mut().find(|curve| {
+            curve.gpu == gpu
+                && curve.precision == entry.precision
+                && curve.tensor_parallel_size == entry.tensor_parallel_size
+        });
+        let size = entry.micro_batch_size;
+        let Some(curve) = found else {
+            let (precision, tensor_parallel_size) = (entry.precision, entry.tensor_parallel_size);
+            self.curves.push(Curve { gpu, precision, tensor_parallel_size, points: vec![(size, entry)] });
+            return Ok(());
+        };
+        match curve.points.binary_search_by_key(&size, |(size, _)| *size) {
+            Ok(_) => Err(format!("a second measurement of `{gpu}` at micro-batch size `{size}`")),
+            Err(place) => {
+                curve.points.insert(place, (size, entry));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The message without the place, which is given before it.
+fn problem(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    message.rsplit_once(" at line ").map_or(message.clone(), |(problem, _)| problem.to_owned())
+}
