@@ -18,3 +18,5 @@ pub mod trace;
 pub mod profile;
 
 pub mod cost;
+
+pub mod plan;

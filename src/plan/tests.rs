@@ -1,0 +1,110 @@
+use super::*;
+use crate::cluster::{Cluster, NodeDefaults};
+use crate::cost::{CostModel, CostSettings};
+use crate::model::ModelSpec;
+
+fn cluster() -> Cluster {
+    Cluster::parse_mix("1x2xA100-80+1x1xT4", &NodeDefaults::default()).unwrap()
+}
+
+fn cost() -> CostModel {
+    CostModel::new(ModelSpec::preset("gpt3-1.3b").unwrap(), CostSettings::default(), None)
+}
+
+/// 24 layers on two A100.
+fn plan() -> Plan {
+    let node = cluster().nodes[0].name.clone();
+    let stage = |gpu, first_layer| Stage {
+        node: node.clone(),
+        gpus: vec![gpu],
+        gpu_type: "A100-80".to_owned(),
+        first_layer,
+        num_layers: 12,
+    };
+    Plan {
+        schema_version: SCHEMA_VERSION,
+        planner: "by hand".to_owned(),
+        model: "gpt3-1.3b".to_owned(),
+        global_batch_size: 8,
+        micro_batch_size: 2,
+        tensor_parallel_size: 1,
+        sequence_parallel: false,
+        recompute: Recompute::Selective,
+        precision: Precision::Fp16,
+        schedule: ScheduleKind::OneForwardOneBackward,
+        replicas: vec![Replica { micro_batches: 4, stages: vec![stage(0, 0), stage(1, 12)] }],
+    }
+}
+
+fn violations(change: impl Fn(&mut Plan)) -> Vec<String> {
+    let mut changed = plan();
+    change(&mut changed);
+    let found = changed.validate(&cluster(), &cost()).unwrap_err();
+    found.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_sound_plan_is_valid() {
+    assert_eq!(plan().validate(&cluster(), &cost()), Ok(()));
+}
+
+#[test]
+fn every_violation_is_named() {
+    let said = |change: fn(&mut Plan), expected: &str| {
+        let found = violations(change);
+        assert!(found.iter().any(|text| text.contains(expected)), "`{expected}` is not in {found:?}");
+    };
+    said(|p| p.schema_version = 9, "schema version 9");
+    said(|p| p.model = "bert-large".to_owned(), "for model `bert-large`, not `gpt3-1.3b`");
+    said(|p| p.replicas.clear(), "no replicas");
+    said(|p| p.replicas[0].stages.clear(), "replica 0 has no stages");
+    said(|p| p.replicas[0].micro_batches = 0, "replica 0 has no micro batches");
+    said(|p| p.replicas[0].micro_batches = 5, "5 micro batches of 2 samples don't make the global batch of 8");
+    said(|p| p.tensor_parallel_size = 7, "tensor parallel size 7 doesn't divide");
+    said(|p| p.replicas[0].stages[1].node = "nowhere".to_owned(), "replica 0 stage 1: there is no node `nowhere`");
+    said(|p| p.replicas[0].stages[1].gpus = vec![2], "there is no GPU 2");
+    said(|p| p.replicas[0].stages[1].gpus = vec![0], "is used already");
+    said(|p| p.replicas[0].stages[1].gpu_type = "T4".to_owned(), "the plan says `T4`");
+    said(|p| p.replicas[0].stages[1].gpus = vec![0, 1], "has 2 GPUs, the tensor parallel size is 1");
+    said(|p| p.replicas[0].stages[1].first_layer = 11, "starts at layer 11, expected layer 12");
+    said(|p| p.replicas[0].stages[1].num_layers = 0, "holds no layers");
+    said(|p| p.replicas[0].stages[1].num_layers = 11, "holds 23 layers, the model has 24");
+    said(|p| p.replicas[0].stages[1].num_layers = u32::MAX, "the model has 24");
+}
+
+#[test]
+fn memory_is_checked_by_stage() {
+    let found = violations(|plan| {
+        let node = cluster().nodes[1].name.clone();
+        let whole = Stage { node, gpus: vec![0], gpu_type: "T4".to_owned(), first_layer: 0, num_layers: 24 };
+        plan.replicas[0].stages = vec![whole];
+    });
+    // 1.3 billion parameters of 16 bytes alone are 21 GB.
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("replica 0 stage 0: needs ") && found[0].contains("`T4` has "), "{found:?}");
+}
+
+#[test]
+fn the_first_stage_holds_more_activations() {
+    let (plan, cost) = (plan(), cost());
+    let memory = |stage| plan.stage_memory(StagePlace { replica: 0, stage }, &cost);
+    assert!(memory(0).activations_bytes > memory(1).activations_bytes);
+}
+
+#[test]
+fn plans_survive_a_round_trip() {
+    assert_eq!(Plan::from_json(&plan().to_json(), "plan.json").unwrap(), plan());
+}
+
+#[test]
+fn bad_files_are_refused_with_their_place() {
+    let error = Plan::from_json("{\n  \"schema_version\": 1,\n  \"planner\": 3\n}", "plan.json").unwrap_err();
+    assert!(error.to_string().starts_with("`plan.json` line 3 column "), "{error}");
+    let later = plan().to_json().replace("\"schema_version\": 1", "\"schema_version\": 2");
+    assert_eq!(
+        Plan::from_json(&later, "plan.json"),
+        Err(PlanFileError::SchemaVersion { name: "plan.json".to_owned(), found: 2 })
+    );
+    let unknown = plan().to_json().replace("\"planner\"", "\"colour\": 1, \"planner\"");
+    assert!(Plan::from_json(&unknown, "plan.json").unwrap_err().to_string().contains("colour"));
+}

@@ -1,0 +1,317 @@
+//! Whether a plan can run: on these nodes, for this model, within each GPU's memory.
+
+use super::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
+use crate::cluster::{Cluster, Node};
+use crate::cost::{CostModel, StageMemory, StageShape};
+use crate::units::format_bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Where in a plan something is wrong: replica and stage, both counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StagePlace {
+    /// Index into [`Plan::replicas`].
+    pub replica: usize,
+    /// Index into [`Replica::stages`].
+    pub stage: usize,
+}
+
+impl fmt::Display for StagePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "replica {} stage {}", self.replica, self.stage)
+    }
+}
+
+/// One reason why a plan can't run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanViolation {
+    /// Written for another version of the schema.
+    #[error("the plan has schema version {found}, this program reads {SCHEMA_VERSION}")]
+    SchemaVersion {
+        /// Version in the plan.
+        found: u32,
+    },
+    /// Made for another model.
+    #[error("the plan is for model `{found}`, not `{expected}`")]
+    Model {
+        /// Model that is to be trained.
+        expected: String,
+        /// Model in the plan.
+        found: String,
+    },
+    /// Nothing would run.
+    #[error("the plan has no replicas")]
+    NoReplicas,
+    /// A replica without stages.
+    #[error("replica {replica} has no stages")]
+    NoStages {
+        /// Index of the replica.
+        replica: usize,
+    },
+    /// A replica that would compute nothing.
+    #[error("replica {replica} has no micro batches")]
+    NoMicroBatches {
+        /// Index of the replica.
+        replica: usize,
+    },
+    /// The micro batches don't add up to the global batch.
+    #[error(
+        "{micro_batches} micro batches of {micro_batch_size} samples don't make the global batch of {global_batch_size}"
+    )]
+    GlobalBatch {
+        /// Sum over the replicas.
+        micro_batches: u64,
+        /// Samples per micro batch.
+        micro_batch_size: u32,
+        /// Samples per iteration.
+        global_batch_size: u32,
+    },
+    /// The tensor-parallel degree doesn't divide the attention heads.
+    #[error(
+        "tensor parallel size {tensor_parallel_size} doesn't divide the model's {num_attention_heads} attention heads"
+    )]
+    Heads {
+        /// Degree in the plan.
+        tensor_parallel_size: u32,
+        /// Heads of the model.
+        num_attention_heads: u32,
+    },
+    /// A stage on a node that isn't there.
+    #[error("{place}: there is no node `{node}` in the cluster")]
+    UnknownNode {
+        /// The stage.
+        place: StagePlace,
+        /// Name of the node.
+        node: String,
+    },
+    /// A stage on a GPU that the node lacks.
+    #[error("{place}: node `{node}` has {gpu_count} GPUs, there is no GPU {gpu}")]
+    GpuOutOfRange {
+        /// The stage.
+        place: StagePlace,
+        /// Name of the node.
+        node: String,
+        /// Local index in the plan.
+        gpu: u32,
+        /// GPUs of the node.
+        gpu_count: u32,
+    },
+    /// Two stages on one GPU.
+    #[error("{place}: GPU {gpu} of node `{node}` is used already")]
+    GpuUsedTwice {
+        /// The later of the stages.
+        place: StagePlace,
+        /// Name of the node.
+        node: String,
+        /// Local index.
+        gpu: u32,
+    },
+    /// The plan believes in another GPU type.
+    #[error("{place}: node `{node}` has GPUs of type `{found}`, the plan says `{expected}`")]
+    GpuType {
+        /// The stage.
+        place: StagePlace,
+        /// Name of the node.
+        node: String,
+        /// Type in the plan.
+        expected: String,
+        /// Type in the cluster.
+        found: String,
+    },
+    /// A stage with more or fewer GPUs than the tensor-parallel degree.
+    #[error("{place}: has {found} GPUs, the tensor parallel size is {expected}")]
+    TensorParallel {
+        /// The stage.
+        place: StagePlace,
+        /// Degree of the plan.
+        expected: u32,
+        /// GPUs of the stage.
+        found: usize,
+    },
+    /// Layers left out or held twice.
+    #[error("{place}: starts at layer {found}, expected layer {expected}")]
+    LayersNotContiguous {
+        /// The stage.
+        place: StagePlace,
+        /// Layer that follows the previous stage.
+        expected: u64,
+        /// Layer in the plan.
+        found: u32,
+    },
+    /// A stage without a layer.
+    #[error("{place}: holds no layers")]
+    NoLayers {
+        /// The stage.
+        place: StagePlace,
+    },
+    /// A replica that holds more or fewer layers than the model has.
+    #[error("replica {replica} holds {found} layers, the model has {expected}")]
+    LayersNotCovered {
+        /// Index of the replica.
+        replica: usize,
+        /// Layers of the model.
+        expected: u32,
+        /// Layers of the replica.
+        found: u64,
+    },
+    /// A GPU that would run out of memory.
+    #[error("{place}: needs {} per GPU, `{gpu_type}` has {}", format_bytes(*needed_bytes), format_bytes(*available_bytes))]
+    Memory {
+        /// The stage.
+        place: StagePlace,
+        /// GPU type of the stage.
+        gpu_type: String,
+        /// Peak of one GPU of the stage.
+        needed_bytes: u64,
+        /// Memory of that GPU.
+        available_bytes: u64,
+    },
+}
+
+impl Plan {
+    /// Checks everything that must hold before the plan can run.
+    ///
+    /// # Errors
+    /// Every violation found, in the order of the plan, never an empty list.
+    pub fn validate(&self, cluster: &Cluster, cost: &CostModel) -> Result<(), Vec<PlanViolation>> {
+        let mut found = Vec::new();
+        self.check_job(cost, &mut found);
+        self.check_placement(cluster, &mut found);
+        for (index, replica) in self.replicas.iter().enumerate() {
+            check_layers(index, replica, cost.model().num_layers, &mut found);
+        }
+        // Memory is a function of the shape, and has no meaning while that is wrong.
+        if found.is_empty() {
+            self.check_memory(cluster, cost, &mut found);
+        }
+        if found.is_empty() { Ok(()) } else { Err(found) }
+    }
+
+    /// Memory of one GPU of a stage at its peak.
+    ///
+    /// # Panics
+    /// If the plan has no such stage.
+    pub fn stage_memory(&self, place: StagePlace, cost: &CostModel) -> StageMemory {
+        let replica = &self.replicas[place.replica];
+        let depth = replica.stages.len();
+        let shape = StageShape {
+            num_layers: replica.stages[place.stage].num_layers,
+            has_embedding: place.stage == 0,
+            has_head: place.stage + 1 == depth,
+            in_flight: self.schedule.in_flight(place.stage, depth, replica.micro_batches),
+        };
+        cost.stage_memory(&shape, &self.execution())
+    }
+
+    /// Every stage with its place, replica by replica.
+    pub fn stages(&self) -> impl Iterator<Item = (StagePlace, &Stage)> {
+        self.replicas.iter().enumerate().flat_map(|(replica, held)| {
+            held.stages.iter().enumerate().map(move |(stage, what)| (StagePlace { replica, stage }, what))
+        })
+    }
+
+    fn check_job(&self, cost: &CostModel, found: &mut Vec<PlanViolation>) {
+        let model = cost.model();
+        if self.schema_version != SCHEMA_VERSION {
+            found.push(PlanViolation::SchemaVersion { found: self.schema_version });
+        }
+        if self.model != model.name {
+            found.push(PlanViolation::Model { expected: model.name.clone(), found: self.model.clone() });
+        }
+        let t = self.tensor_parallel_size;
+        if t == 0 || !model.num_attention_heads.is_multiple_of(t) {
+            let num_attention_heads = model.num_attention_heads;
+            found.push(PlanViolation::Heads { tensor_parallel_size: t, num_attention_heads });
+        }
+        if self.replicas.is_empty() {
+            found.push(PlanViolation::NoReplicas);
+        }
+        let micro_batches = self.replicas.iter().map(|replica| u64::from(replica.micro_batches)).sum::<u64>();
+        if micro_batches * u64::from(self.micro_batch_size) != u64::from(self.global_batch_size) {
+            let (micro_batch_size, global_batch_size) = (self.micro_batch_size, self.global_batch_size);
+            found.push(PlanViolation::GlobalBatch { micro_batches, micro_batch_size, global_batch_size });
+        }
+        for (replica, held) in self.replicas.iter().enumerate() {
+            if held.micro_batches == 0 {
+                found.push(PlanViolation::NoMicroBatches { replica });
+            }
+            if held.stages.is_empty() {
+                found.push(PlanViolation::NoStages { replica });
+            }
+        }
+    }
+
+    fn check_placement(&self, cluster: &Cluster, found: &mut Vec<PlanViolation>) {
+        let nodes: BTreeMap<&str, &Node> = cluster.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
+        let mut used = BTreeSet::new();
+        for (place, stage) in self.stages() {
+            if stage.gpus.len() != self.tensor_parallel_size as usize {
+                let expected = self.tensor_parallel_size;
+                found.push(PlanViolation::TensorParallel { place, expected, found: stage.gpus.len() });
+            }
+            match nodes.get(stage.node.as_str()) {
+                None => found.push(PlanViolation::UnknownNode { place, node: stage.node.clone() }),
+                Some(node) => check_stage_on_node(place, stage, node, found),
+            }
+            for &gpu in &stage.gpus {
+                if !used.insert((stage.node.as_str(), gpu)) {
+                    found.push(PlanViolation::GpuUsedTwice { place, node: stage.node.clone(), gpu });
+                }
+            }
+        }
+    }
+
+    fn check_memory(&self, cluster: &Cluster, cost: &CostModel, found: &mut Vec<PlanViolation>) {
+        let nodes: BTreeMap<&str, &Node> = cluster.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
+        for (place, stage) in self.stages() {
+            let needed_bytes = self.stage_memory(place, cost).total_bytes();
+            let available_bytes = nodes[stage.node.as_str()].gpu.memory_bytes;
+            if needed_bytes > available_bytes {
+                let gpu_type = stage.gpu_type.clone();
+                found.push(PlanViolation::Memory { place, gpu_type, needed_bytes, available_bytes });
+            }
+        }
+    }
+}
+
+fn check_stage_on_node(place: StagePlace, stage: &Stage, node: &Node, found: &mut Vec<PlanViolation>) {
+    if stage.gpu_type != node.gpu.name {
+        found.push(PlanViolation::GpuType {
+            place,
+            node: node.name.clone(),
+            expected: stage.gpu_type.clone(),
+            found: node.gpu.name.clone(),
+        });
+    }
+    for &gpu in stage.gpus.iter().filter(|&&gpu| gpu >= node.gpu_count) {
+        let gpu_count = node.gpu_count;
+        found.push(PlanViolation::GpuOutOfRange { place, node: node.name.clone(), gpu, gpu_count });
+    }
+}
+
+fn check_layers(replica: usize, held: &Replica, num_layers: u32, found: &mut Vec<PlanViolation>) {
+    let mut next = 0_u64;
+    for (stage, what) in held.stages.iter().enumerate() {
+        let place = StagePlace { replica, stage };
+        if what.num_layers == 0 {
+            found.push(PlanViolation::NoLayers { place });
+        }
+        if u64::from(what.first_layer) != next {
+            found.push(PlanViolation::LayersNotContiguous { place, expected: next, found: what.first_layer });
+        }
+        next = u64::from(what.first_layer) + u64::from(what.num_layers);
+    }
+    if !held.stages.is_empty() && next != u64::from(num_layers) {
+        found.push(PlanViolation::LayersNotCovered { replica, expected: num_layers, found: next });
+    }
+}
+
+impl fmt::Display for ScheduleKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OneForwardOneBackward => "1f1b",
+            Self::GPipe => "gpipe",
+        })
+    }
+}
