@@ -20,3 +20,5 @@ pub mod profile;
 pub mod cost;
 
 pub mod plan;
+
+pub mod planner;

@@ -1,0 +1,31 @@
+//! Planners: who computes what.
+
+pub mod autohet;
+pub mod baselines;
+pub mod estimate;
+#[cfg(feature = "scip")]
+pub mod scip;
+
+use crate::plan::Planner;
+
+/// The planner of this name.
+///
+/// ```
+/// use autohet::planner;
+/// assert_eq!(planner::by_name("whale").unwrap().name(), "whale");
+/// assert!(planner::by_name("alpa").is_none());
+/// ```
+pub fn by_name(name: &str) -> Option<Box<dyn Planner>> {
+    match name {
+        "autohet" => Some(Box::new(autohet::AutoHet::default())),
+        "megatron" => Some(Box::new(baselines::Megatron)),
+        "varuna" => Some(Box::new(baselines::Varuna)),
+        "whale" => Some(Box::new(baselines::Whale)),
+        _ => None,
+    }
+}
+
+/// Names of all planners, the recommended one first.
+pub fn names() -> &'static [&'static str] {
+    &["autohet", "megatron", "varuna", "whale"]
+}

@@ -1,0 +1,82 @@
+//! The planner for heterogeneous clusters, after AutoHet (arXiv 2512.20953).
+//!
+//! An outer enumeration over tensor-parallel degree, micro-batch size, recompute and number of replicas; for each of
+//! these, three stages: [`grouping`] of units into replicas, mapping of units to stages, and [`balance`] of
+//! layers and micro batches. Unlike the paper's, the stages aren't only solved one after another: the groupings that look
+//! best are improved by a local search that sees the balanced pipelines, and the best plans are executed by the runtime
+//! before one is returned.
+//!
+//! What is pruned is pruned by a proven lower bound, which each plan carries.
+
+pub mod balance;
+mod bounds;
+mod candidates;
+pub mod grouping;
+mod mapping;
+pub(in crate::planner) mod outer;
+mod pipeline;
+pub(in crate::planner) mod setting;
+pub(in crate::planner) mod shortage;
+mod stage_one;
+#[cfg(test)]
+mod tests;
+
+use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
+use outer::Outer;
+use rayon::prelude::*;
+
+/// Most plans that are executed before one is returned.
+const MAX_JUDGED: usize = 3;
+
+/// The planner. `AutoHet::default()` uses SCIP where it's compiled in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AutoHet {
+    /// How groupings are found.
+    pub engine: Engine,
+}
+
+/// What groupings are improved from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// [`Engine::Scip`] where it's compiled in, else [`Engine::Search`].
+    #[default]
+    Auto,
+    /// The search of stage 1, and SCIP's solutions for the most promising numbers of replicas.
+    #[cfg(feature = "scip")]
+    Scip,
+    /// The search of stage 1.
+    Search,
+    /// Simple constructions: milliseconds, for re-planning on every event. Its plans are rarely slower.
+    Fast,
+}
+
+impl Engine {
+    #[cfg(feature = "scip")]
+    fn uses_scip(self) -> bool {
+        matches!(self, Self::Auto | Self::Scip)
+    }
+}
+
+impl Planner for AutoHet {
+    fn name(&self) -> &'static str {
+        "autohet"
+    }
+
+    fn plan(&self, request: &PlanRequest) -> Result<PlannedIteration, PlanError> {
+        let PlanRequest { cluster, cost, judge, .. } = *request;
+        if cluster.nodes.iter().all(|node| node.gpu_count == 0) {
+            return Err(PlanError::EmptyCluster);
+        }
+        let outer = Outer::new(request, self.name())?;
+        let plans = outer.best_plans(self.engine)?;
+        // On all cores: a replay re-plans a hundred times, and this is most of it.
+        let judged = plans.par_iter().take(MAX_JUDGED).map(|plan| judge.iteration_s(plan, cluster, cost));
+        let judged = judged.collect::<Result<Vec<f64>, _>>()?;
+        let best = judged.into_iter().zip(plans).min_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((predicted_iteration_s, plan)) = best else { return Err(shortage::explain(request)) };
+        debug_assert_eq!(plan.validate(cluster, cost), Ok(()));
+        let lower_bound_s = outer.lower_bound_s();
+        let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
+        Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap })
+    }
+}

@@ -1,0 +1,138 @@
+//! A lower bound on the iteration time of every plan in the searched space, by work conservation.
+//!
+//! Take one setting `(t, b, recompute)` and `D` replicas. Let replica `j` have `P` stages with times `τ_p` for one micro
+//! batch (forward and backward), `K` micro batches and time `T_j`; let `φ` be at least the share of the forward pass in
+//! any block's time, `r_p` the seconds of one layer on stage `p`, `g_p = 1 / r_p`.
+//!
+//! 1. Under 1F1B, stage `p` runs at most `n = min(K, P - p)` forward passes before its first backward pass. That one can't
+//!    start before the first micro batch went down to the last stage and back to `p`. Afterwards the stage still does `K`
+//!    backward and `K - n` forward passes, and the last micro batch's backward pass still goes to stage 0:
+//!    `T_j ≥ Σ_q τ_q + (K - 1) τ_p - (n - 1) f_p ≥ S + (K - 1 - (P - 1) φ) τ_p` with `S = Σ_q τ_q`.
+//! 2. Each micro batch passes all `L` layers, the embedding and the head, whose times on the stage that holds them are at
+//!    least as much as `w` layers there: `Σ_p g_p τ_p ≥ W = L + w`. So `S ≥ W / g_max`.
+//! 3. With `d = K - 1 - (P - 1) φ`, (1) gives `d W ≤ d Σ_p g_p τ_p ≤ G_j (T_j - S)`, `G_j = Σ_p g_p`. Hence, also where
+//!    `d ≤ 0`: `K ≤ 1 + (P - 1) φ + G_j (T_j / W - 1 / g_max)`.
+//! 4. Summed over the replicas, with `Σ K_j = B / b`, at most `N` units of total rate `G`, and `T ≥ T_j`:
+//!    `B / b ≤ D (1 - φ) + N φ + G (T / W - 1 / g_max)`, which bounds `T` from below.
+//!
+//! A second argument counts in that layers are whole and memory is finite. A unit of class `c` holds `m_c` layers at most,
+//! so with `x_j = (T_j - S) / d` it does at most `h_c(x_j) = min(⌊g_c x_j⌋, m_c)` layers, and `L ≤ Σ_c n_jc h_c(x_j)`, while
+//! (3) reads `K_j ≤ 1 + (P - 1) φ + T' / x_j` with `T' = T - L / g_max`. How much `Σ_j T' / x_j` can be is bounded by weak
+//! duality: at prices `π_c` per unit and `μ ≥ 0` per replica with `T'/x ≤ μ + L π_c / h_c(x)` for all `x` and `c`, it is at
+//! most `D μ + Σ_c N_c π_c`. For a given `μ` the least prices are found at the steps `x = l r_c`, `l ≤ m_c`, though not below
+//! `x = T'/K`: no replica does more than all micro batches. Any `μ` gives a bound, and the best is looked for.
+//!
+//! Transfers, gradient synchronisation and the integrality of layers only add time. The optimizer step of a stage follows
+//! its last backward pass, and `T_j` ends with a first stage's: it holds the embedding and a layer at least.
+//! Heterogeneous replicas are covered: nothing above assumes that stages are balanced.
+
+use super::setting::{Ends, Setting};
+
+/// The runtime rounds each pass to whole nanoseconds; the bound gives way by more than that can add up to.
+const ROUNDING: f64 = 1.0 - 1e-6;
+
+/// No plan of this setting with `replicas` replicas takes less time, in seconds.
+pub fn lower_bound_s(setting: &Setting, replicas: u32) -> f64 {
+    let classes = &setting.classes;
+    let fastest = classes.iter().map(|class| class.layer_s).fold(f64::INFINITY, f64::min);
+    let rate = rate_of_fastest(setting, setting.units().min(replicas.saturating_mul(setting.num_layers)));
+    let forward_share = classes.iter().map(|class| class.forward_share).fold(0.0, f64::max);
+    let units = f64::from(setting.units().min(replicas.saturating_mul(setting.num_layers)));
+    let replicas = f64::from(replicas);
+    let hidden = replicas * (1.0 - forward_share) + units * forward_share;
+    let steady = (f64::from(setting.micro_batches) - hidden).max(0.0) / rate;
+    work_layers(setting) * (fastest + steady) * ROUNDING + setting.optimizer_s
+}
+
+/// Total rate of the so many fastest units, layers per second. Each stage has a layer, so that no more than `D L` are used.
+fn rate_of_fastest(setting: &Setting, units: u32) -> f64 {
+    let mut left = units;
+    let mut rate = 0.0;
+    // Classes are sorted by rate.
+    for class in &setting.classes {
+        let used = class.units.min(left);
+        rate += f64::from(used) * class.layer_rate_per_s();
+        left -= used;
+    }
+    rate
+}
+
+/// The bound that counts whole layers and memory in; never below [`lower_bound_s`], and some ten microseconds slower.
+pub fn memory_bound_s(setting: &Setting, replicas: u32) -> f64 {
+    let simple_s = lower_bound_s(setting, replicas);
+    let classes = &setting.classes;
+    let forward_share = classes.iter().map(|class| class.forward_share).fold(0.0, f64::max);
+    let fastest = classes.iter().map(|class| class.layer_s).fold(f64::INFINITY, f64::min);
+    let units = f64::from(setting.units().min(replicas.saturating_mul(setting.num_layers)));
+    let hidden = f64::from(replicas) * (1.0 - forward_share) + units * forward_share;
+    let needed = f64::from(setting.micro_batches) - hidden;
+    let least_fill_s = f64::from(setting.num_layers) * fastest;
+    // The simple bound is feasible or not; above, time is doubled until it is, then halved in on.
+    let mut too_short_s = ((simple_s - setting.optimizer_s) / ROUNDING - least_fill_s).max(0.0);
+    let mut enough_s = too_short_s.max(least_fill_s);
+    while most_steady_micro_batches(setting, replicas, enough_s) < needed {
+        too_short_s = enough_s;
+        enough_s *= 2.0;
+        if !enough_s.is_finite() {
+            break;
+        }
+    }
+    for _ in 0..BISECTIONS {
+        let middle_s = f64::midpoint(too_short_s, enough_s);
+        *(if most_steady_micro_batches(setting, replicas, middle_s) < needed {
+            &mut too_short_s
+        } else {
+            &mut enough_s
+        }) = middle_s;
+    }
+    simple_s.max((least_fill_s + too_short_s) * ROUNDING + setting.optimizer_s)
+}
+
+/// Cuts of an interval; what is left of it only makes the bound a little weaker.
+const BISECTIONS: usize = 10;
+
+/// At least `Σ_j T' / x_j`: the best dual value over `μ` by ternary search, convex in `μ`.
+fn most_steady_micro_batches(setting: &Setting, replicas: u32, steady_s: f64) -> f64 {
+    let value = |price_per_replica: f64| dual_value(setting, replicas, steady_s, price_per_replica);
+    let (mut low, mut high) = (0.0, f64::from(setting.micro_batches));
+    let mut least = value(low).min(value(high));
+    for _ in 0..BISECTIONS {
+        let third = (high - low) / 3.0;
+        let (left, right) = (value(low + third), value(high - third));
+        least = least.min(left).min(right);
+        *(if left < right { &mut high } else { &mut low }) = if left < right { high - third } else { low + third };
+    }
+    least
+}
+
+/// `D μ + Σ_c N_c π_c` with the least prices for this `μ`.
+fn dual_value(setting: &Setting, replicas: u32, steady_s: f64, price_per_replica: f64) -> f64 {
+    let middle = Ends { embedding: false, head: false };
+    let shortest_s = steady_s / f64::from(setting.micro_batches);
+    let prices = setting.classes.iter().map(|class| {
+        let price = |layers: u32| {
+            let period_s = (f64::from(layers) * class.layer_s).max(shortest_s);
+            (steady_s / period_s - price_per_replica).max(0.0) * f64::from(layers)
+        };
+        let dearest = (1..=class.max_layers(middle, 1)).map(price).fold(0.0, f64::max);
+        f64::from(class.units) * dearest / f64::from(setting.num_layers)
+    });
+    f64::from(replicas) * price_per_replica + prices.sum::<f64>()
+}
+
+/// Most replicas that the cluster can hold: each has at least one unit, one micro batch and memory for every layer.
+pub fn most_replicas(setting: &Setting) -> u32 {
+    let middle = Ends { embedding: false, head: false };
+    let held = |class: &super::setting::ClassCosts| u64::from(class.units) * u64::from(class.max_layers(middle, 1));
+    let layers: u64 = setting.classes.iter().map(held).sum();
+    let by_memory = u32::try_from(layers / u64::from(setting.num_layers.max(1))).unwrap_or(u32::MAX);
+    by_memory.min(setting.units()).min(setting.micro_batches)
+}
+
+/// Work of one micro batch in layers, `W`.
+fn work_layers(setting: &Setting) -> f64 {
+    let least = |fixed_s: fn(&super::setting::ClassCosts) -> f64| {
+        setting.classes.iter().map(|class| fixed_s(class) / class.layer_s).fold(f64::INFINITY, f64::min)
+    };
+    f64::from(setting.num_layers) + least(|class| class.embedding_s) + least(|class| class.head_s)
+}

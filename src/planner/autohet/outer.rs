@@ -1,0 +1,215 @@
+//! The outer enumeration: settings times numbers of replicas, best bound first.
+
+use super::Engine;
+use super::bounds::{lower_bound_s, memory_bound_s, most_replicas};
+use super::candidates::{Candidate, GroupingSearch};
+use super::mapping::{Job, Neighbours, realise};
+use super::setting::{Setting, executions};
+use super::shortage::one_replica_that_fits;
+use super::stage_one;
+use crate::plan::{Plan, PlanError, PlanRequest};
+use crate::planner::estimate;
+
+/// Points of the enumeration whose groupings are improved.
+const MAX_IMPROVED: usize = 4;
+/// Points that are put on nodes.
+const MAX_REALISED: usize = 24;
+/// Of these, with the same setting.
+const MAX_REALISED_PER_SETTING: usize = 5;
+/// How much slower than the best a construction may be to be looked at: what improving it and real links may change.
+const WORTH_A_LOOK: f64 = 1.06;
+
+/// All settings of a request, and their points by bound.
+pub struct Outer<'a> {
+    request: &'a PlanRequest<'a>,
+    planner: &'static str,
+    settings: Vec<Setting>,
+    points: Vec<Point>,
+}
+
+/// A setting with a number of replicas.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    setting: usize,
+    replicas: u32,
+    bound_s: f64,
+}
+
+/// Every number of replicas up to 8, then about eight to each doubling.
+fn is_tried(replicas: u32) -> bool {
+    let step = replicas.next_power_of_two() / 16;
+    step <= 1 || replicas.is_multiple_of(step)
+}
+
+/// A point that has been searched.
+struct Searched<'a> {
+    point: Point,
+    search: GroupingSearch<'a>,
+    best: Candidate,
+    estimate_s: f64,
+}
+
+impl<'a> Outer<'a> {
+    /// Works out the settings. An error where no setting can be priced at all.
+    pub fn new(request: &'a PlanRequest<'a>, planner: &'static str) -> Result<Self, PlanError> {
+        let mut settings = Vec::new();
+        let mut refused = None;
+        for execution in executions(request.cost, request.training)? {
+            match Setting::new(request.cluster, request.cost, request.training.global_batch_size, execution) {
+                Ok(setting) => settings.extend(setting),
+                Err(error) => refused = Some(error),
+            }
+        }
+        if let (true, Some(error)) = (settings.is_empty(), refused) {
+            return Err(error.into());
+        }
+        let mut points = Vec::new();
+        for (index, setting) in settings.iter().enumerate() {
+            points.extend((1..=most_replicas(setting)).map(|replicas| Point {
+                setting: index,
+                replicas,
+                bound_s: lower_bound_s(setting, replicas),
+            }));
+        }
+        points.sort_by(|a, b| a.bound_s.total_cmp(&b.bound_s));
+        Ok(Self { request, planner, settings, points })
+    }
+
+    /// The settings, in the order of the enumeration.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    /// No plan of the whole enumeration is faster.
+    pub fn lower_bound_s(&self) -> f64 {
+        let mut least_s = f64::INFINITY;
+        for point in &self.points {
+            if point.bound_s >= least_s {
+                break;
+            }
+            least_s = least_s.min(memory_bound_s(&self.settings[point.setting], point.replicas));
+        }
+        if least_s.is_finite() { least_s } else { 0.0 }
+    }
+
+    /// Plans, the best by the closed form first; none where nothing fits.
+    pub fn best_plans(&self, engine: Engine) -> Result<Vec<Plan>, PlanError> {
+        let mut searched = self.construct();
+        if searched.is_empty() {
+            searched.extend(self.fallback());
+        }
+        let mut plans: Vec<(f64, Plan)> = Vec::new();
+        for mut found in self.most_promising(searched)? {
+            for candidate in self.candidates(engine, &mut found) {
+                if let Some((time_s, plan)) = self.realise(&mut found.search, &candidate)?
+                    && !plans.iter().any(|(_, known)| *known == plan)
+                {
+                    plans.push((time_s, plan));
+                }
+            }
+        }
+        plans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // Few are executed, so plans of one kind shouldn't crowd out the others: the best of each kind come first.
+        let kind = |plan: &Plan| (plan.execution(), plan.replicas.len());
+        let mut kinds = Vec::new();
+        let (mut firsts, mut others) = (Vec::new(), Vec::new());
+        for (_, plan) in plans {
+            if kinds.contains(&kind(&plan)) {
+                others.push(plan);
+            } else {
+                kinds.push(kind(&plan));
+                firsts.push(plan);
+            }
+        }
+        firsts.append(&mut others);
+        Ok(firsts)
+    }
+
+    /// Groupings of a point: the best construction and those of stage 1, each improved, and the construction as it is.
+    fn candidates(&self, engine: Engine, found: &mut Searched) -> Vec<Candidate> {
+        let setting = &self.settings[found.point.setting];
+        let mut starts = vec![found.best.clone()];
+        let solved = stage_one::groupings(engine, setting, self.request.cost, found.point.replicas);
+        starts.extend(solved.into_iter().filter_map(|replicas| found.search.evaluate(replicas)));
+        let mut all: Vec<Candidate> = starts.into_iter().map(|start| found.search.improve(start)).collect();
+        all.push(found.best.clone());
+        all.dedup();
+        all
+    }
+
+    /// The points whose plans are best with gradient synchronisation and real links counted in. `searched` is sorted by
+    /// the slowest replica's time; so of each setting the few best of those are looked at.
+    fn most_promising<'s>(&'s self, searched: Vec<Searched<'s>>) -> Result<Vec<Searched<'s>>, PlanError> {
+        let mut seen = vec![0_usize; self.settings.len()];
+        let mut realised: Vec<Searched> = Vec::new();
+        let mut least_s = f64::INFINITY;
+        for mut found in searched {
+            let of_setting = &mut seen[found.point.setting];
+            if *of_setting >= MAX_REALISED_PER_SETTING || realised.len() >= MAX_REALISED || found.best.time_s >= least_s
+            {
+                continue;
+            }
+            *of_setting += 1;
+            if let Some((estimate_s, _)) = self.realise(&mut found.search, &found.best)? {
+                least_s = least_s.min(estimate_s);
+                found.estimate_s = estimate_s;
+                realised.push(found);
+            }
+        }
+        realised.sort_by(|a, b| a.estimate_s.total_cmp(&b.estimate_s));
+        realised.truncate(MAX_IMPROVED);
+        Ok(realised)
+    }
+
+    /// The better of the two mappings of a candidate, by the closed form.
+    fn realise(&self, search: &mut GroupingSearch, candidate: &Candidate) -> Result<Option<(f64, Plan)>, PlanError> {
+        let PlanRequest { cluster, cost, training, .. } = *self.request;
+        let job = Job {
+            cluster,
+            planner: self.planner,
+            model: &cost.model().name,
+            global_batch_size: training.global_batch_size,
+        };
+        let mut best: Option<(f64, Plan)> = None;
+        for neighbours in [Neighbours::Stages, Neighbours::Replicas] {
+            let Some(plan) = realise(&job, search, &candidate.replicas, neighbours) else { continue };
+            let time_s = estimate::iteration_s(&plan, cluster, cost)?;
+            if best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s) {
+                best = Some((time_s, plan));
+            }
+        }
+        Ok(best)
+    }
+
+    /// Constructs groupings point by point, as long as a further point can come near the best; best first.
+    fn construct(&self) -> Vec<Searched<'_>> {
+        let mut searched: Vec<Searched> = Vec::new();
+        let mut worth_s = f64::INFINITY;
+        for &point in self.points.iter().filter(|point| is_tried(point.replicas)) {
+            if point.bound_s >= worth_s {
+                break;
+            }
+            let setting = &self.settings[point.setting];
+            let mut search = GroupingSearch::new(setting, point.replicas as usize);
+            let Some(best) = search.construct(worth_s) else { continue };
+            worth_s = worth_s.min(best.time_s * WORTH_A_LOOK);
+            if best.time_s < worth_s {
+                searched.push(Searched { point, search, best, estimate_s: f64::INFINITY });
+            }
+        }
+        searched.retain(|found| found.best.time_s < worth_s);
+        searched.sort_by(|a, b| a.best.time_s.total_cmp(&b.best.time_s).then(a.point.replicas.cmp(&b.point.replicas)));
+        searched
+    }
+
+    /// Any plan that fits, where the constructions found none.
+    fn fallback(&self) -> Option<Searched<'_>> {
+        self.settings.iter().enumerate().find_map(|(index, setting)| {
+            let units = one_replica_that_fits(setting)?;
+            let mut search = GroupingSearch::new(setting, 1);
+            let best = search.evaluate(vec![units])?;
+            let point = Point { setting: index, replicas: 1, bound_s: lower_bound_s(setting, 1) };
+            Some(Searched { point, search, best, estimate_s: f64::INFINITY })
+        })
+    }
+}

@@ -1,0 +1,299 @@
+//! One point of the outer enumeration, `(t, b, recompute)`, with everything that the search asks of it worked out once.
+
+use crate::cluster::{Cluster, GpuSpec, Link};
+use crate::cost::{CostError, CostModel, StageShape};
+use crate::ids::LayerId;
+use crate::model::{Block, Execution};
+use crate::plan::{PlanError, TrainingSettings};
+use std::sync::Arc;
+
+/// Most unit classes that a search tells apart; in a cluster of more, the classes of least total rate stay idle.
+pub const MAX_CLASSES: usize = 12;
+
+/// Units per class of one replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Composition(pub [u16; MAX_CLASSES]);
+
+impl Composition {
+    /// Units in all: the replica's depth.
+    pub fn units(&self) -> usize {
+        self.0.iter().map(|&units| usize::from(units)).sum()
+    }
+}
+
+/// Tensor-parallel units of one GPU type behind one kind of network interface: interchangeable.
+#[derive(Clone, Debug)]
+pub struct ClassCosts {
+    /// GPU type.
+    pub gpu: Arc<GpuSpec>,
+    /// Network interface of the nodes.
+    pub nic: Link,
+    /// Units in the cluster.
+    pub units: u32,
+    /// Units of the largest node.
+    pub units_per_node: u32,
+    /// Seconds of one layer for one micro batch, forward and backward.
+    pub layer_s: f64,
+    /// Seconds of the embedding, forward and backward.
+    pub embedding_s: f64,
+    /// Seconds of the head, forward and backward.
+    pub head_s: f64,
+    /// Greatest share of its forward pass in any block's time.
+    pub forward_share: f64,
+    /// Most layers by [`Ends`] and micro batches in flight, which count from one.
+    max_layers: [Vec<u32>; 4],
+}
+
+/// What a stage holds beside its layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Whether it's the first stage, which holds the embedding.
+    pub embedding: bool,
+    /// Whether it's the last stage, which holds the head.
+    pub head: bool,
+}
+
+impl Ends {
+    /// The ends at stage `stage` of `depth`.
+    pub fn at(stage: usize, depth: usize) -> Self {
+        Self { embedding: stage == 0, head: stage + 1 == depth }
+    }
+
+    fn index(self) -> usize {
+        usize::from(self.embedding) + 2 * usize::from(self.head)
+    }
+}
+
+impl ClassCosts {
+    /// Layers per second.
+    pub fn layer_rate_per_s(&self) -> f64 {
+        1.0 / self.layer_s
+    }
+
+    /// Most layers whose state and activations fit a stage of this class.
+    pub fn max_layers(&self, ends: Ends, in_flight: u32) -> u32 {
+        let by_in_flight = &self.max_layers[ends.index()];
+        by_in_flight.get(in_flight as usize - 1).copied().unwrap_or(0)
+    }
+
+    /// Seconds that a stage's ends add to its layers.
+    pub fn fixed_s(&self, ends: Ends) -> f64 {
+        (if ends.embedding { self.embedding_s } else { 0.0 }) + (if ends.head { self.head_s } else { 0.0 })
+    }
+}
+
+/// A point of the outer enumeration.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// How layers are executed.
+    pub execution: Execution,
+    /// The usable classes of units.
+    pub classes: Vec<ClassCosts>,
+    /// Transformer layers, `L`.
+    pub num_layers: u32,
+    /// Micro batches of an iteration over all replicas, `B / b`.
+    pub micro_batches: u32,
+    /// Bytes over a stage boundary for one micro batch in one direction, all tensor-parallel ranks together.
+    pub boundary_bytes: f64,
+    /// Seconds that any optimizer step takes at least.
+    pub optimizer_s: f64,
+    /// Bytes of one layer's gradients, over all tensor-parallel ranks.
+    layer_gradient_bytes: f64,
+}
+
+impl Setting {
+    /// Works out a setting; `None` where no unit can be formed.
+    pub fn new(
+        cluster: &Cluster,
+        cost: &CostModel,
+        global_batch_size: u32,
+        execution: Execution,
+    ) -> Result<Option<Self>, CostError> {
+        let mut setting = Self {
+            execution,
+            classes: Vec::new(),
+            num_layers: cost.model().num_layers,
+            micro_batches: global_batch_size / execution.micro_batch_size,
+            boundary_bytes: cost.boundary_bytes(&execution) as f64 * f64::from(execution.tensor_parallel_size),
+            optimizer_s: f64::INFINITY,
+            layer_gradient_bytes: cost.gradient_bytes(Block::Layer(LayerId(0)), &execution) as f64
+                * f64::from(execution.tensor_parallel_size),
+        };
+        let mut refused = None;
+        for (gpu, nic, units, units_per_node) in count_units(cluster, execution.tensor_parallel_size) {
+            match price_class(cost, &gpu, &execution) {
+                Ok(priced) => setting.classes.push(ClassCosts { gpu, nic, units, units_per_node, ..priced }),
+                Err(error) => refused = Some(error),
+            }
+        }
+        if setting.classes.is_empty() {
+            return refused.map_or(Ok(None), Err);
+        }
+        setting.keep_strongest();
+        setting.count_layers_that_fit(cost);
+        setting.price_optimizer(cost);
+        Ok(Some(setting))
+    }
+
+    /// Units of all classes.
+    pub fn units(&self) -> u32 {
+        self.classes.iter().map(|class| class.units).sum()
+    }
+
+    /// All units as one composition.
+    pub fn all_units(&self) -> Composition {
+        let mut all = Composition::default();
+        for (count, class) in all.0.iter_mut().zip(&self.classes) {
+            *count = u16::try_from(class.units).unwrap_or(u16::MAX);
+        }
+        all
+    }
+
+    /// Seconds of one boundary transfer in one direction, between neighbours of these classes.
+    pub fn transfer_s(&self, from: usize, to: usize, same_node: bool) -> f64 {
+        let (source, target) = (&self.classes[from], &self.classes[to]);
+        if same_node {
+            let link = source.gpu.intra_node;
+            // Each tensor-parallel rank sends its part over its own link.
+            let per_rank = self.boundary_bytes / f64::from(self.execution.tensor_parallel_size);
+            return link.latency_s + per_rank / link.bytes_per_s;
+        }
+        let bytes_per_s = source.nic.bytes_per_s.min(target.nic.bytes_per_s);
+        source.nic.latency_s + target.nic.latency_s + self.boundary_bytes / bytes_per_s
+    }
+
+    /// Seconds in which a node of this class has reduced its gradients: `crossing` layers pass its network interface,
+    /// `2 (D - 1)/D` times their bytes; no GPU holds more than `most` layers, which pass its link to its neighbours.
+    pub fn reduce_gradients_s(&self, class: &ClassCosts, replicas: usize, crossing: u32, most: u32) -> f64 {
+        let layer_bytes = self.layer_gradient_bytes * 2.0 * (replicas as f64 - 1.0) / replicas as f64;
+        let rank_bytes = layer_bytes / f64::from(self.execution.tensor_parallel_size);
+        let between_s = f64::from(crossing) * layer_bytes / class.nic.bytes_per_s;
+        between_s.max(f64::from(most) * rank_bytes / class.gpu.intra_node.bytes_per_s)
+    }
+
+    fn keep_strongest(&mut self) {
+        let rate = |class: &ClassCosts| f64::from(class.units) * class.layer_rate_per_s();
+        if self.classes.len() > MAX_CLASSES {
+            self.classes.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+            self.classes.truncate(MAX_CLASSES);
+        }
+        // One order whatever order the nodes come in: strongest unit first.
+        self.classes
+            .sort_by(|a, b| a.layer_s.total_cmp(&b.layer_s).then_with(|| b.gpu.memory_bytes.cmp(&a.gpu.memory_bytes)));
+    }
+
+    /// Fills [`ClassCosts::max_layers`]. Fewer layers fit with more micro batches in flight, so one pass per table does.
+    fn count_layers_that_fit(&mut self, cost: &CostModel) {
+        let deepest = self.units().min(self.num_layers).min(self.micro_batches);
+        for class in &mut self.classes {
+            for (index, table) in class.max_layers.iter_mut().enumerate() {
+                let mut num_layers = self.num_layers;
+                for in_flight in 1..=deepest {
+                    let fits = |num_layers| {
+                        let (has_embedding, has_head) = (index & 1 != 0, index & 2 != 0);
+                        let shape = StageShape { num_layers, has_embedding, has_head, in_flight };
+                        cost.stage_memory(&shape, &self.execution).total_bytes() <= class.gpu.memory_bytes
+                    };
+                    while num_layers > 0 && !fits(num_layers) {
+                        num_layers -= 1;
+                    }
+                    if num_layers == 0 {
+                        break;
+                    }
+                    table.push(num_layers);
+                }
+            }
+        }
+    }
+
+    /// The last stage to finish its backward passes is a first stage, so it holds the embedding and a layer at least.
+    fn price_optimizer(&mut self, cost: &CostModel) {
+        let model = cost.model();
+        let parameters = model.block_parameters(Block::Embedding) + model.block_parameters(Block::Layer(LayerId(0)));
+        let per_gpu = parameters / u64::from(self.execution.tensor_parallel_size);
+        let step_s = |class: &ClassCosts| cost.optimizer_step_s(&class.gpu, per_gpu, self.execution.precision);
+        self.optimizer_s = self.classes.iter().map(step_s).fold(f64::INFINITY, f64::min);
+    }
+}
+
+/// Units by GPU type and network interface, in the order of the nodes.
+fn count_units(cluster: &Cluster, tensor_parallel_size: u32) -> Vec<(Arc<GpuSpec>, Link, u32, u32)> {
+    let mut counted: Vec<(Arc<GpuSpec>, Link, u32, u32)> = Vec::new();
+    for node in &cluster.nodes {
+        let units = node.gpu_count / tensor_parallel_size;
+        if units == 0 {
+            continue;
+        }
+        match counted.iter_mut().find(|(gpu, nic, _, _)| same_class(gpu, *nic, node)) {
+            Some((_, _, total, most)) => {
+                *total += units;
+                *most = (*most).max(units);
+            }
+            None => counted.push((node.gpu.clone(), node.nic, units, units)),
+        }
+    }
+    counted
+}
+
+/// Whether a node's units are of the class of this GPU type and interface.
+pub fn same_class(gpu: &Arc<GpuSpec>, nic: Link, node: &crate::cluster::Node) -> bool {
+    (Arc::ptr_eq(gpu, &node.gpu) || **gpu == *node.gpu) && nic == node.nic
+}
+
+/// The class's times; its counts and memory are filled in by the caller.
+fn price_class(cost: &CostModel, gpu: &Arc<GpuSpec>, execution: &Execution) -> Result<ClassCosts, CostError> {
+    let price = |block| cost.block_cost(block, gpu, execution);
+    let layer = price(Block::Layer(LayerId(0)))?;
+    let (embedding, head) = (price(Block::Embedding)?, price(Block::Head)?);
+    let share = |block: crate::cost::BlockCost| match block.total_s() {
+        total_s if total_s > 0.0 => block.forward.total_s() / total_s,
+        _ => 0.0,
+    };
+    Ok(ClassCosts {
+        gpu: gpu.clone(),
+        nic: Link { bytes_per_s: 0.0, latency_s: 0.0 },
+        units: 0,
+        units_per_node: 0,
+        layer_s: layer.total_s(),
+        embedding_s: embedding.total_s(),
+        head_s: head.total_s(),
+        forward_share: share(layer).max(share(embedding)).max(share(head)),
+        max_layers: [const { Vec::new() }; 4],
+    })
+}
+
+/// The executions that a request leaves open, in a fixed order.
+pub fn executions(cost: &CostModel, training: &TrainingSettings) -> Result<Vec<Execution>, PlanError> {
+    let divides = |&size: &u32| size > 0 && training.global_batch_size.is_multiple_of(size);
+    let micro_batch_sizes = distinct(training.micro_batch_sizes.iter().copied().filter(divides));
+    if micro_batch_sizes.is_empty() || training.global_batch_size == 0 {
+        return Err(PlanError::Indivisible {
+            global_batch_size: training.global_batch_size,
+            sizes: training.micro_batch_sizes.clone(),
+        });
+    }
+    let heads = cost.model().num_attention_heads;
+    let degrees = training.tensor_parallel_sizes.iter().copied();
+    let degrees = distinct(degrees.filter(|&t| t > 0 && heads.is_multiple_of(t)));
+    let recompute = distinct(training.recompute.iter().copied());
+    let mut all = Vec::new();
+    for &tensor_parallel_size in &degrees {
+        for &micro_batch_size in &micro_batch_sizes {
+            all.extend(recompute.iter().map(|&recompute| Execution {
+                tensor_parallel_size,
+                micro_batch_size,
+                recompute,
+                sequence_parallel: tensor_parallel_size > 1,
+                precision: training.precision,
+            }));
+        }
+    }
+    Ok(all)
+}
+
+fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut values: Vec<T> = values.collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}

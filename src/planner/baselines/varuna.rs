@@ -1,0 +1,63 @@
+//! Job morphing's grids after Varuna (Athlur et al. 2022).
+
+use super::grid::{Grid, Unit, best_over, fits_smallest};
+use crate::model::Recompute;
+use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner, TrainingSettings};
+use crate::planner::autohet::setting::Setting;
+
+/// Varuna: the best pipeline depth and number of replicas for the devices at hand, `P × D`, without tensor parallelism.
+///
+/// It takes devices for equal: layers and micro batches are dealt out evenly (to within one), every stage must fit the
+/// smallest device in use, activations are recomputed in full. Every depth is tried, with the most replicas that the
+/// devices give; devices beyond the grid stay idle, and GPU types may be left out.
+///
+/// Not modelled: its opportunistic schedule, which re-orders passes when a network is slow for a while.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Varuna;
+
+impl Planner for Varuna {
+    fn name(&self) -> &'static str {
+        "varuna"
+    }
+
+    fn plan(&self, request: &PlanRequest) -> Result<PlannedIteration, PlanError> {
+        let training = TrainingSettings {
+            tensor_parallel_sizes: vec![1],
+            recompute: vec![Recompute::Full],
+            ..request.training.clone()
+        };
+        best_over(&PlanRequest { training: &training, ..*request }, self.name(), grids)
+    }
+}
+
+fn grids(setting: &Setting, units: &[Unit]) -> Vec<Grid> {
+    let mut found = Vec::new();
+    for depth in 1..=(setting.num_layers as usize).min(units.len()) {
+        let replicas = (units.len() / depth).min(setting.micro_batches as usize);
+        let layers = evenly(setting.num_layers, depth);
+        let micro_batches = evenly(setting.micro_batches, replicas);
+        let world = &units[..depth * replicas];
+        if fits_smallest(setting, world, &layers, micro_batches[0]) {
+            let rows = world.chunks(depth).map(<[Unit]>::to_vec).collect();
+            found.push(Grid { units: rows, layers, micro_batches });
+        }
+    }
+    found
+}
+
+/// `total` in `parts` that differ by one at most, the larger first.
+fn evenly(total: u32, parts: usize) -> Vec<u32> {
+    let (share, more) = (total / parts as u32, total as usize % parts);
+    (0..parts).map(|part| share + u32::from(part < more)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_differ_by_one_at_most() {
+        assert_eq!(evenly(7, 3), [3, 2, 2]);
+        assert_eq!(evenly(6, 3), [2, 2, 2]);
+    }
+}

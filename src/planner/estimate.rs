@@ -1,0 +1,195 @@
+//! The closed form: what an iteration of a plan takes, without executing it. It ranks candidates; the runtime judges the
+//! best of them.
+
+use super::autohet::balance::{Pace, steady_period_s};
+use crate::cluster::{Cluster, GpuSpec, Link};
+use crate::cost::communication::{ring_all_reduce_s, transfer_s};
+use crate::cost::{BlockCost, CostError, CostModel};
+use crate::ids::{LayerId, NodeId};
+use crate::model::Block;
+use crate::plan::{Plan, Replica};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Times of one replica.
+struct ReplicaTimes {
+    /// Node of each stage.
+    nodes: Vec<NodeId>,
+    /// First layer of each stage.
+    first_layers: Vec<u32>,
+    /// Backward seconds of one layer, by stage.
+    layer_backward_s: Vec<f64>,
+    /// Seconds that the backward pass of the last micro batch still needs after each stage is done with it.
+    after_stage_s: Vec<f64>,
+    /// Optimizer step of each stage.
+    optimizer_s: Vec<f64>,
+    /// All micro batches.
+    total_s: f64,
+}
+
+/// Seconds of one iteration by the closed form.
+///
+/// A replica takes `fill + (K - 1) · period` ([`Pace`], [`steady_period_s`]), transfers included. Then each layer's
+/// gradient is reduced over the replicas in a ring, last layer first, as soon as all its holders have it, are done with
+/// the previous one, and the network interfaces that the ring passes are free; what isn't hidden behind the backward
+/// passes of earlier layers delays the optimizer step.
+///
+/// # Panics
+/// If the plan isn't valid for the cluster.
+pub fn iteration_s(plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<f64, CostError> {
+    let mut prices = Prices::new(plan, cluster, cost);
+    let replicas: Vec<ReplicaTimes> =
+        plan.replicas.iter().map(|replica| replica_times(replica, &mut prices)).collect::<Result<_, _>>()?;
+    let reduced_s = reduce_gradients(plan, cluster, cost, &replicas);
+    let step = |(times, reduced_s): (&ReplicaTimes, &Vec<f64>)| {
+        times.optimizer_s.iter().zip(reduced_s).map(|(step_s, reduced_s)| step_s + reduced_s).fold(0.0, f64::max)
+    };
+    Ok(replicas.iter().zip(&reduced_s).map(step).fold(0.0, f64::max))
+}
+
+/// When each stage of each replica has reduced its last gradient.
+fn reduce_gradients(plan: &Plan, cluster: &Cluster, cost: &CostModel, replicas: &[ReplicaTimes]) -> Vec<Vec<f64>> {
+    let execution = plan.execution();
+    let ranks = replicas.len() as u32;
+    let mut stage_free_s: Vec<Vec<f64>> = replicas.iter().map(|times| vec![0.0; times.nodes.len()]).collect();
+    let mut nic_free_s = vec![0.0_f64; cluster.nodes.len()];
+    let mut stage_of: Vec<usize> = replicas.iter().map(|times| times.nodes.len() - 1).collect();
+    let layer_bytes = cost.gradient_bytes(Block::Layer(LayerId(0)), &execution);
+    let embedding_bytes = cost.gradient_bytes(Block::Embedding, &execution);
+    let mut ring: Option<Ring> = None;
+    for layer in (0..cost.model().num_layers).rev() {
+        let bytes = if layer == 0 { layer_bytes + embedding_bytes } else { layer_bytes };
+        let mut start_s = 0.0_f64;
+        let mut moved = false;
+        for ((stage, times), free_s) in stage_of.iter_mut().zip(replicas).zip(&stage_free_s) {
+            while times.first_layers[*stage] > layer {
+                *stage -= 1;
+                moved = true;
+            }
+            let below = f64::from(layer - times.first_layers[*stage]);
+            let ready_s = times.total_s - times.after_stage_s[*stage] - below * times.layer_backward_s[*stage];
+            start_s = start_s.max(ready_s).max(free_s[*stage]);
+        }
+        if moved || ring.is_none() {
+            let holders = replicas.iter().zip(&stage_of).map(|(times, &stage)| times.nodes[stage]).collect();
+            ring = Some(Ring::new(cluster, holders, plan.tensor_parallel_size));
+        }
+        let Some(ring) = &ring else { unreachable!("made above") };
+        for &(node, _) in &ring.crossings {
+            start_s = start_s.max(nic_free_s[node.index()]);
+        }
+        let end_s = start_s + ring_all_reduce_s(ranks, bytes, ring.slowest);
+        for &(node, share) in &ring.crossings {
+            nic_free_s[node.index()] = start_s + ring_all_reduce_s(ranks, bytes, share);
+        }
+        for (free_s, &stage) in stage_free_s.iter_mut().zip(&stage_of) {
+            free_s[stage] = end_s;
+        }
+    }
+    stage_free_s
+}
+
+/// A ring through the holders of a layer, node by node, as NCCL builds it: each node is left once.
+struct Ring {
+    /// Its slowest edge.
+    slowest: Link,
+    /// Nodes whose network interface it leaves by, and what each edge gets of that.
+    crossings: Vec<(NodeId, Link)>,
+}
+
+impl Ring {
+    /// All tensor-parallel ranks reduce their shards at once, each in a ring of its own: they share network interfaces,
+    /// while each has its own link within a node.
+    fn new(cluster: &Cluster, mut holders: Vec<NodeId>, tensor_parallel_size: u32) -> Self {
+        holders.sort_unstable();
+        let edges = || (0..holders.len()).map(|index| (holders[index], holders[(index + 1) % holders.len()]));
+        let mut slowest = Link { bytes_per_s: f64::INFINITY, latency_s: 0.0 };
+        let mut crossings: Vec<(NodeId, Link)> = Vec::new();
+        for (from, to) in edges() {
+            let mut link = cluster.path(from, to);
+            if from != to {
+                link.bytes_per_s /= f64::from(tensor_parallel_size);
+                crossings.push((from, link));
+            }
+            slowest.bytes_per_s = slowest.bytes_per_s.min(link.bytes_per_s);
+            slowest.latency_s = slowest.latency_s.max(link.latency_s);
+        }
+        Self { slowest, crossings }
+    }
+}
+
+/// Prices of blocks by GPU type, each asked for once.
+struct Prices<'a> {
+    plan: &'a Plan,
+    cluster: &'a Cluster,
+    cost: &'a CostModel,
+    node_of: HashMap<&'a str, NodeId>,
+    known: Vec<(&'a Arc<GpuSpec>, [BlockCost; 3])>,
+}
+
+impl<'a> Prices<'a> {
+    fn new(plan: &'a Plan, cluster: &'a Cluster, cost: &'a CostModel) -> Self {
+        let node_of =
+            cluster.nodes.iter().enumerate().map(|(id, node)| (node.name.as_str(), NodeId::from(id))).collect();
+        Self { plan, cluster, cost, node_of, known: Vec::new() }
+    }
+
+    /// Costs of a layer, the embedding and the head on this node.
+    fn of(&mut self, node: NodeId) -> Result<[BlockCost; 3], CostError> {
+        let gpu = &self.cluster.node(node).gpu;
+        if let Some((_, prices)) = self.known.iter().find(|(known, _)| Arc::ptr_eq(known, gpu)) {
+            return Ok(*prices);
+        }
+        let price = |block| self.cost.block_cost(block, gpu, &self.plan.execution());
+        let prices = [price(Block::Layer(LayerId(0)))?, price(Block::Embedding)?, price(Block::Head)?];
+        self.known.push((gpu, prices));
+        Ok(prices)
+    }
+}
+
+fn replica_times(replica: &Replica, prices: &mut Prices) -> Result<ReplicaTimes, CostError> {
+    let (plan, cluster, cost) = (prices.plan, prices.cluster, prices.cost);
+    let depth = replica.stages.len();
+    let nodes: Vec<NodeId> = replica.stages.iter().map(|stage| prices.node_of[stage.node.as_str()]).collect();
+    let boundary_bytes = cost.boundary_bytes(&plan.execution());
+    let one_way_s = |pair: &[NodeId]| {
+        let mut link = cluster.path(pair[0], pair[1]);
+        if pair[0] != pair[1] {
+            link.bytes_per_s /= f64::from(plan.tensor_parallel_size);
+        }
+        transfer_s(boundary_bytes, link)
+    };
+    let transfers_s: Vec<f64> = nodes.windows(2).map(one_way_s).collect();
+    let (mut stage_s, mut backward_s) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
+    let (mut layer_backward_s, mut optimizer_s) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
+    for (index, (stage, &node)) in replica.stages.iter().zip(&nodes).enumerate() {
+        let [layer, embedding, head] = prices.of(node)?;
+        let ends = [(index == 0, embedding, Block::Embedding), (index + 1 == depth, head, Block::Head)];
+        let count = f64::from(stage.num_layers);
+        let (mut total, mut backward) = (count * layer.total_s(), count * layer.backward.total_s());
+        let mut parameters = u64::from(stage.num_layers) * cost.model().block_parameters(Block::Layer(LayerId(0)));
+        for (_, end, block) in ends.into_iter().filter(|(held, _, _)| *held) {
+            total += end.total_s();
+            backward += end.backward.total_s();
+            parameters += cost.model().block_parameters(block);
+        }
+        stage_s.push(total);
+        backward_s.push(backward);
+        layer_backward_s.push(layer.backward.total_s());
+        let per_gpu = parameters / u64::from(plan.tensor_parallel_size);
+        optimizer_s.push(cost.optimizer_step_s(&cluster.node(node).gpu, per_gpu, plan.precision));
+    }
+    let round_trips_s: Vec<f64> = transfers_s.iter().map(|one_way_s| 2.0 * one_way_s).collect();
+    let floor_s = transfers_s.iter().copied().fold(0.0, f64::max);
+    let pace = Pace {
+        fill_s: stage_s.iter().sum::<f64>() + round_trips_s.iter().sum::<f64>(),
+        period_s: steady_period_s(&stage_s, &round_trips_s).max(floor_s),
+    };
+    let mut after_stage_s = vec![0.0; depth];
+    for stage in 1..depth {
+        after_stage_s[stage] = after_stage_s[stage - 1] + backward_s[stage - 1] + transfers_s[stage - 1];
+    }
+    let first_layers = replica.stages.iter().map(|stage| stage.first_layer).collect();
+    let total_s = pace.time_s(replica.micro_batches);
+    Ok(ReplicaTimes { nodes, first_layers, layer_backward_s, after_stage_s, optimizer_s, total_s })
+}
