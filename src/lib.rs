@@ -22,3 +22,5 @@ pub mod cost;
 pub mod plan;
 
 pub mod planner;
+
+pub mod program;

@@ -1,0 +1,156 @@
+//! What a rank can be told to do.
+
+use crate::ids::MicroBatch;
+use crate::model::Block;
+use std::fmt;
+
+/// An instruction's place in its rank's program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstructionId(pub u32);
+
+impl InstructionId {
+    /// The id as an index into [`RankProgram::instructions`](super::RankProgram::instructions).
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One operation and the one instruction of another stream that must have ended before it starts. Order within a
+/// stream is implied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// What to do.
+    pub op: Op,
+    /// What it waits for, beside its predecessor in its own stream.
+    pub after: Option<InstructionId>,
+}
+
+/// An operation of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Forward pass of the stage's blocks, tensor-parallel collectives included.
+    Forward {
+        /// The micro batch.
+        micro_batch: MicroBatch,
+    },
+    /// Backward pass, recomputation and tensor-parallel collectives included.
+    Backward {
+        /// The micro batch.
+        micro_batch: MicroBatch,
+        /// The whole stage, or one block of it.
+        part: Part,
+    },
+    /// Sends a micro batch's activation to the next stage, or its gradient to the previous one.
+    Send {
+        /// The micro batch.
+        micro_batch: MicroBatch,
+        /// Towards which neighbour.
+        direction: Direction,
+        /// Index into [`Program::channels`](super::Program::channels).
+        channel: u32,
+    },
+    /// Receives a micro batch's activation from the previous stage, or its gradient from the next one.
+    Receive {
+        /// The micro batch.
+        micro_batch: MicroBatch,
+        /// The way the data travels: activations `Downstream`, gradients `Upstream`.
+        direction: Direction,
+        /// Index into [`Program::channels`](super::Program::channels).
+        channel: u32,
+    },
+    /// Sums a block's gradient over its group, each member weighted by its share of the global batch.
+    AllReduce {
+        /// Index into [`Program::groups`](super::Program::groups).
+        group: u32,
+        /// The block.
+        block: Block,
+    },
+    /// Updates the weights.
+    OptimizerStep,
+}
+
+/// How much of a stage a backward pass covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// All blocks of the stage.
+    Stage,
+    /// One block. The last micro batch's backward is cut into these, so that each block's gradient can be reduced while
+    /// the blocks before it are still computing.
+    Block(Block),
+}
+
+/// The way data travels along a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Activations, from a stage to the next.
+    Downstream,
+    /// Gradients, from a stage to the previous.
+    Upstream,
+}
+
+/// The queues of a rank: each runs its instructions in order, and different queues overlap.
+///
+/// Every neighbour and direction has a queue of its own, so that a late gradient never holds up an activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stream {
+    /// Forward and backward passes, optimizer step.
+    Compute,
+    /// Activations out.
+    SendDownstream,
+    /// Gradients out.
+    SendUpstream,
+    /// Activations in.
+    ReceiveDownstream,
+    /// Gradients in.
+    ReceiveUpstream,
+    /// Gradient reduction.
+    Collective,
+}
+
+impl Stream {
+    /// Number of streams of a rank.
+    pub const COUNT: usize = 6;
+}
+
+impl Instruction {
+    /// The queue that it runs in.
+    pub fn stream(&self) -> Stream {
+        self.op.stream()
+    }
+}
+
+impl Op {
+    /// The queue that it runs in.
+    pub fn stream(&self) -> Stream {
+        match self {
+            Self::Forward { .. } | Self::Backward { .. } | Self::OptimizerStep => Stream::Compute,
+            Self::Send { direction: Direction::Downstream, .. } => Stream::SendDownstream,
+            Self::Send { direction: Direction::Upstream, .. } => Stream::SendUpstream,
+            Self::Receive { direction: Direction::Downstream, .. } => Stream::ReceiveDownstream,
+            Self::Receive { direction: Direction::Upstream, .. } => Stream::ReceiveUpstream,
+            Self::AllReduce { .. } => Stream::Collective,
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forward { micro_batch } => write!(f, "forward of {micro_batch}"),
+            Self::Backward { micro_batch, part: Part::Stage } => write!(f, "backward of {micro_batch}"),
+            Self::Backward { micro_batch, part: Part::Block(block) } => {
+                write!(f, "backward of {micro_batch}, {block}")
+            }
+            Self::Send { micro_batch, direction: Direction::Downstream, .. } => {
+                write!(f, "send activation of {micro_batch}")
+            }
+            Self::Send { micro_batch, .. } => write!(f, "send gradient of {micro_batch}"),
+            Self::Receive { micro_batch, direction: Direction::Downstream, .. } => {
+                write!(f, "receive activation of {micro_batch}")
+            }
+            Self::Receive { micro_batch, .. } => write!(f, "receive gradient of {micro_batch}"),
+            Self::AllReduce { block, .. } => write!(f, "all_reduce gradient of {block}"),
+            Self::OptimizerStep => f.write_str("optimizer step"),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Proof that a program can run: pairing, order, absence of deadlock, and the bound on micro batches in flight.
+//!
+//! The makespan alone doesn't catch a wrong 1F1B: GPipe has the same one.
+
+use super::{Instruction, Op, Part, Program, Stream};
+use crate::ids::{MicroBatch, Rank};
+use crate::plan::Plan;
+
+/// What is wrong with a program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// A channel's sends and receives differ in number or order.
+    #[error("channel {channel} from {from} to {to}: sends {sends:?}, receives {receives:?}")]
+    Unpaired {
+        /// Channel.
+        channel: usize,
+        /// Sender.
+        from: Rank,
+        /// Receiver.
+        to: Rank,
+        /// Micro batches in order of sending.
+        sends: Vec<MicroBatch>,
+        /// Micro batches in order of receiving.
+        receives: Vec<MicroBatch>,
+    },
+    /// A rank doesn't compute each micro batch forward once and then backward once.
+    #[error("{rank}: {op} is missing, repeated or out of order")]
+    ComputeOrder {
+        /// The rank.
+        rank: Rank,
+        /// Where it was noticed.
+        op: String,
+    },
+    /// A rank holds more micro batches in flight than its schedule allows.
+    #[error("{rank} holds {found} micro batches in flight, the schedule allows {allowed}")]
+    InFlight {
+        /// The rank.
+        rank: Rank,
+        /// Most micro batches in flight.
+        found: u32,
+        /// `min(K, P - p)` under 1F1B, `K` under GPipe.
+        allowed: u32,
+    },
+    /// Members of a group reduce it a different number of times.
+    #[error("group {group}: {rank} takes part {found} times, expected once")]
+    Group {
+        /// The group.
+        group: usize,
+        /// The member.
+        rank: Rank,
+        /// How often it takes part.
+        found: usize,
+    },
+    /// Instructions that wait for each other in a circle.
+    #[error("deadlock: {rank} can never start {op}")]
+    Deadlock {
+        /// One of the ranks that wait.
+        rank: Rank,
+        /// What it waits to start.
+        op: String,
+    },
+}
+
+impl Program {
+    /// Checks everything that can be checked without times.
+    pub fn validate(&self, plan: &Plan) -> Result<(), ProgramError> {
+        self.validate_pairing()?;
+        self.validate_groups()?;
+        for (index, rank) in self.ranks.iter().enumerate() {
+            let replica = &plan.replicas[rank.replica.index()];
+            let depth = replica.stages.len();
+            let allowed = plan.schedule.in_flight(rank.stage.index(), depth, replica.micro_batches);
+            validate_compute(Rank::from(index), &rank.instructions, replica.micro_batches, allowed)?;
+        }
+        self.validate_progress()
+    }
+
+    fn validate_pairing(&self) -> Result<(), ProgramError> {
+        let mut sends = vec![Vec::new(); self.channels.len()];
+        let mut receives = sends.clone();
+        for instruction in self.ranks.iter().flat_map(|rank| &rank.instructions) {
+            match instruction.op {
+                Op::Send { micro_batch, channel, .. } => sends[channel as usize].push(micro_batch),
+                Op::Receive { micro_batch, channel, .. } => receives[channel as usize].push(micro_batch),
+                _ => {}
+            }
+        }
+        for (channel, (sends, receives)) in sends.into_iter().zip(receives).enumerate() {
+            if sends != receives {
+                let ends = self.channels[channel];
+                return Err(ProgramError::Unpaired { channel, from: ends.from, to: ends.to, sends, receives });
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_groups(&self) -> Result<(), ProgramError> {
+        for (index, group) in self.groups.iter().enumerate() {
+            for &rank in &group.ranks {
+                let takes_part =
+                    |i: &&Instruction| matches!(i.op, Op::AllReduce { group, .. } if group as usize == index);
+                let found = self.ranks[rank.index()].instructions.iter().filter(takes_part).count();
+                if found != 1 {
+                    return Err(ProgramError::Group { group: index, rank, found });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the program without times: whatever can start, ends. What never starts is in a deadlock.
+    fn validate_progress(&self) -> Result<(), ProgramError> {
+        let mut run = UntimedRun::new(self);
+        while run.step() {}
+        run.stuck().map_or(Ok(()), |(rank, op)| Err(ProgramError::Deadlock { rank, op: op.to_string() }))
+    }
+}
+
+/// Every micro batch goes forward once and backward once, block by block from the output side where it is cut, and no
+/// more than `allowed` of them are between the two.
+fn validate_compute(
+    rank: Rank,
+    instructions: &[Instruction],
+    micro_batches: u32,
+    allowed: u32,
+) -> Result<(), ProgramError> {
+    let wrong = |op: &dyn std::fmt::Display| ProgramError::ComputeOrder { rank, op: op.to_string() };
+    let mut forward_done = vec![false; micro_batches as usize];
+    let mut backward_done = vec![false; micro_batches as usize];
+    let mut previous_part = None;
+    let (mut in_flight, mut most) = (0_u32, 0_u32);
+    for instruction in instructions {
+        match instruction.op {
+            Op::Forward { micro_batch } => {
+                let done = forward_done.get_mut(micro_batch.index()).ok_or_else(|| wrong(&instruction.op))?;
+                if std::mem::replace(done, true) {
+                    return Err(wrong(&instruction.op));
+                }
+                in_flight += 1;
+                most = most.max(in_flight);
+            }
+            Op::Backward { micro_batch, part } => {
+                let known = forward_done.get(micro_batch.index()) == Some(&true);
+                let again = known && std::mem::replace(&mut backward_done[micro_batch.index()], true);
+                let continues = match (part, previous_part) {
+                    (Part::Block(block), Some((batch, before))) => batch == micro_batch && block < before,
+                    _ => false,
+                };
+                if !known || again != continues {
+                    return Err(wrong(&instruction.op));
+                }
+                in_flight -= u32::from(!again);
+                previous_part = if let Part::Block(block) = part { Some((micro_batch, block)) } else { None };
+            }
+            _ => {}
+        }
+    }
+    if !backward_done.iter().all(|done| *done) {
+        return Err(wrong(&"a backward pass"));
+    }
+    if most > allowed {
+        return Err(ProgramError::InFlight { rank, found: most, allowed });
+    }
+    Ok(())
+}
+
+/// Execution without times: queues advance as far as dependencies let them.
+struct UntimedRun<'a> {
+    program: &'a Program,
+    /// Per rank and stream, the instructions still to run, last first.
+    queues: Vec<[Vec<u32>; Stream::COUNT]>,
+    done: Vec<Vec<bool>>,
+    /// Receives that wait at each channel, and members that wait at each group.
+    arrived: Vec<Vec<(usize, usize)>>,
+}
+
+impl<'a> UntimedRun<'a> {
+    fn new(program: &'a Program) -> Self {
+        let queue = |instructions: &[Instruction]| {
+            let mut streams: [Vec<u32>; Stream::COUNT] = Default::default();
+            for (id, instruction) in instructions.iter().enumerate().rev() {
+                streams[instruction.stream() as usize].push(id as u32);
+            }
+            streams
+        };
+        Self {
+            program,
+            queues: program.ranks.iter().map(|rank| queue(&rank.instructions)).collect(),
+            done: program.ranks.iter().map(|rank| vec![false; rank.instructions.len()]).collect(),
+            arrived: vec![Vec::new(); program.channels.len() + program.groups.len()],
+        }
+    }
+
+    /// Lets every queue go as far as it can once; says whether anything moved.
+    fn step(&mut self) -> bool {
+        let mut moved = false;
+        for rank in 0..self.queues.len() {
+            for stream in 0..Stream::COUNT {
+                while self.advance(rank, stream) {
+                    moved = true;
+                }
+            }
+        }
+        moved
+    }
+
+    fn advance(&mut self, rank: usize, stream: usize) -> bool {
+        let Some(&id) = self.queues[rank][stream].last() else { return false };
+        let instruction = self.program.ranks[rank].instructions[id as usize];
+        if instruction.after.is_some_and(|after| !self.done[rank][after.index()]) {
+            return false;
+        }
+        let (meeting, needed) = match instruction.op {
+            Op::Send { channel, .. } | Op::Receive { channel, .. } => (channel as usize, 2),
+            Op::AllReduce { group, .. } => {
+                (self.program.channels.len() + group as usize, self.program.groups[group as usize].ranks.len())
+            }
+            _ => {
+                self.finish(rank, stream, id);
+                return true;
+            }
+        };
+        let waiting = &mut self.arrived[meeting];
+        if waiting.contains(&(rank, stream)) {
+            return false;
+        }
+        waiting.push((rank, stream));
+        if waiting.len() == needed {
+            for (rank, stream) in std::mem::take(waiting) {
+                let id = *self.queues[rank][stream].last().expect("a queue that waits has a head");
+                self.finish(rank, stream, id);
+            }
+        }
+        true
+    }
+
+    fn finish(&mut self, rank: usize, stream: usize, id: u32) {
+        self.queues[rank][stream].pop();
+        self.done[rank][id as usize] = true;
+    }
+
+    fn stuck(&self) -> Option<(Rank, Op)> {
+        self.queues.iter().enumerate().find_map(|(rank, streams)| {
+            let id = *streams.iter().find_map(|queue| queue.last())?;
+            Some((Rank::from(rank), self.program.ranks[rank].instructions[id as usize].op))
+        })
+    }
+}
