@@ -24,3 +24,5 @@ pub mod plan;
 pub mod planner;
 
 pub mod program;
+
+pub mod runtime;

@@ -1,0 +1,13 @@
+//! The simulated world: a discrete-event simulator behind the [`Backend`](super::Backend) trait.
+
+mod backend;
+pub mod network;
+mod pricing;
+pub mod queue;
+mod simulate;
+#[cfg(test)]
+mod tests;
+
+pub use backend::{SimBackend, SimError};
+pub use pricing::{GroupPrice, PassTime, PricedProgram, RankPrice};
+pub use simulate::{SimulatedIteration, Simulator, simulate};

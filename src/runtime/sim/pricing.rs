@@ -1,0 +1,228 @@
+//! A program with times: what each instruction costs on the devices that the plan gives it.
+
+use super::SimError;
+use super::network::{LinkIndex, Network, Route};
+use crate::cluster::Cluster;
+use crate::cost::{BlockCost, CostModel, PassCost};
+use crate::ids::{NodeId, Rank};
+use crate::model::Block;
+use crate::plan::{Plan, Stage};
+use crate::program::{Part, Program};
+use crate::units::SimTime;
+use std::collections::{BTreeMap, HashMap};
+
+/// Time of one pass, by what it is spent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PassTime {
+    /// Everything below included.
+    pub total: SimTime,
+    /// Forward arithmetic done again for the backward pass.
+    pub recompute: SimTime,
+    /// Tensor-parallel collectives within the pass.
+    pub tensor_parallel: SimTime,
+}
+
+/// What the instructions of one stage's ranks take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankPrice {
+    /// Forward pass of the stage.
+    pub forward: PassTime,
+    /// Backward pass of the stage.
+    pub backward: PassTime,
+    /// Backward pass of the embedding, one layer, and the head.
+    pub block_backward: [PassTime; 3],
+    /// Optimizer step.
+    pub optimizer: SimTime,
+}
+
+/// What reducing a group's gradient takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupPrice {
+    /// Bytes that each ring link carries: `2 (n - 1) / n` of the gradient.
+    pub ring_bytes: f64,
+    /// Route over all links of the ring.
+    pub route: u32,
+}
+
+/// A program, what its instructions take, and the network that they share.
+#[derive(Clone, Debug)]
+pub struct PricedProgram {
+    /// Prices of each rank's passes.
+    pub ranks: Vec<RankPrice>,
+    /// Bytes that one send carries.
+    pub boundary_bytes: u64,
+    /// Route of each channel.
+    pub channel_routes: Vec<u32>,
+    /// Prices of the reduction groups.
+    pub groups: Vec<GroupPrice>,
+    /// The links.
+    pub network: Network<super::backend::Meeting>,
+}
+
+impl PricedProgram {
+    /// Prices a plan's program on the cluster that the plan was made for.
+    pub fn new(plan: &Plan, program: &Program, cluster: &Cluster, cost: &CostModel) -> Result<Self, SimError> {
+        let mut devices = Devices::new(plan, cluster)?;
+        let ranks = rank_prices(plan, cluster, cost, &devices)?;
+        let route_between = |devices: &mut Devices, from: Rank, to: Rank| devices.ring_route(cluster, &[(from, to)], 1);
+        let channel_routes = program.channels().iter().map(|c| route_between(&mut devices, c.from, c.to)).collect();
+        let execution = plan.execution();
+        let price_group = |group: &crate::program::Group| {
+            let members = group.ranks.len();
+            let edges: Vec<_> = (0..members).map(|i| (group.ranks[i], group.ranks[(i + 1) % members])).collect();
+            let ring = 2.0 * (members as f64 - 1.0);
+            GroupPrice {
+                ring_bytes: ring / members as f64 * cost.gradient_bytes(group.block, &execution) as f64,
+                route: devices.ring_route(cluster, &edges, 2 * (members - 1)),
+            }
+        };
+        let groups = program.groups().iter().map(price_group).collect();
+        let boundary_bytes = cost.boundary_bytes(&execution);
+        Ok(Self { ranks, boundary_bytes, channel_routes, groups, network: devices.network })
+    }
+
+    /// Time of a backward pass.
+    pub fn backward(&self, rank: Rank, part: Part) -> PassTime {
+        let price = &self.ranks[rank.index()];
+        match part {
+            Part::Stage => price.backward,
+            Part::Block(Block::Embedding) => price.block_backward[0],
+            Part::Block(Block::Layer(_)) => price.block_backward[1],
+            Part::Block(Block::Head) => price.block_backward[2],
+        }
+    }
+}
+
+/// Where each rank sits, and the links of the network around them.
+struct Devices {
+    /// Node and local GPU of each rank.
+    ranks: Vec<(NodeId, u32)>,
+    network: Network<super::backend::Meeting>,
+    /// Per node in use, its interface's outgoing and incoming link.
+    nics: BTreeMap<NodeId, (LinkIndex, LinkIndex)>,
+    /// Per GPU in use, its port to the other GPUs of the node, out and in.
+    ports: BTreeMap<(NodeId, u32), (LinkIndex, LinkIndex)>,
+}
+
+impl Devices {
+    fn new(plan: &Plan, cluster: &Cluster) -> Result<Self, SimError> {
+        let by_name: HashMap<&str, NodeId> =
+            cluster.nodes.iter().enumerate().map(|(index, node)| (node.name.as_str(), NodeId::from(index))).collect();
+        let mut devices =
+            Self { ranks: Vec::new(), network: Network::new(), nics: BTreeMap::new(), ports: BTreeMap::new() };
+        for stage in plan.replicas.iter().flat_map(|replica| &replica.stages) {
+            let id = *by_name.get(stage.node.as_str()).ok_or_else(|| SimError::UnknownNode(stage.node.clone()))?;
+            let node = &cluster.nodes[id.index()];
+            let network = &mut devices.network;
+            let mut pair = |bytes_per_s| (network.add_link(bytes_per_s), network.add_link(bytes_per_s));
+            devices.nics.entry(id).or_insert_with(|| pair(node.nic.bytes_per_s));
+            for &gpu in &stage.gpus {
+                devices.ports.entry((id, gpu)).or_insert_with(|| pair(node.gpu.intra_node.bytes_per_s));
+                devices.ranks.push((id, gpu));
+            }
+        }
+        Ok(devices)
+    }
+
+    /// A route over all `edges` at once; the slowest edge's latency counts `hops` times.
+    fn ring_route(&mut self, cluster: &Cluster, edges: &[(Rank, Rank)], hops: usize) -> u32 {
+        let mut crossings: BTreeMap<LinkIndex, f64> = BTreeMap::new();
+        let mut latency_s: f64 = 0.0;
+        for &(from, to) in edges {
+            let (from, to) = (self.ranks[from.index()], self.ranks[to.index()]);
+            let (out, into) = if from.0 == to.0 {
+                (self.ports[&from].0, self.ports[&to].1)
+            } else {
+                (self.nics[&from.0].0, self.nics[&to.0].1)
+            };
+            *crossings.entry(out).or_default() += 1.0;
+            *crossings.entry(into).or_default() += 1.0;
+            latency_s = latency_s.max(cluster.path(from.0, to.0).latency_s);
+        }
+        let latency = SimTime::from_seconds(latency_s * hops as f64);
+        self.network.add_route(Route { links: crossings.into_iter().collect(), latency })
+    }
+
+    fn node(&self, rank: usize) -> NodeId {
+        self.ranks[rank].0
+    }
+}
+
+fn rank_prices(
+    plan: &Plan,
+    cluster: &Cluster,
+    cost: &CostModel,
+    devices: &Devices,
+) -> Result<Vec<RankPrice>, SimError> {
+    let mut prices = Vec::with_capacity(plan.world_size());
+    for replica in &plan.replicas {
+        for (p, stage) in replica.stages.iter().enumerate() {
+            let node = &cluster.nodes[devices.node(prices.len()).index()];
+            let holds = Holds { embedding: p == 0, head: p + 1 == replica.stages.len() };
+            let price = stage_price(plan, stage, holds, &node.gpu, cost)?;
+            prices.extend(std::iter::repeat_n(price, stage.gpus.len()));
+        }
+    }
+    Ok(prices)
+}
+
+/// The blocks that a stage holds beside its layers.
+#[derive(Clone, Copy)]
+struct Holds {
+    embedding: bool,
+    head: bool,
+}
+
+/// The stage's passes are sums of its blocks' rounded times, so that a backward pass takes the same time whole and cut
+/// into blocks.
+fn stage_price(
+    plan: &Plan,
+    stage: &Stage,
+    holds: Holds,
+    gpu: &crate::cluster::GpuSpec,
+    cost: &CostModel,
+) -> Result<RankPrice, SimError> {
+    let execution = plan.execution();
+    let price = |block| -> Result<[PassTime; 2], SimError> {
+        let BlockCost { forward, backward } = cost.block_cost(block, gpu, &execution)?;
+        Ok([pass_time(&forward), pass_time(&backward)])
+    };
+    let layer_block = Block::Layer(crate::ids::LayerId(stage.first_layer));
+    let (embedding, layer, head) = (price(Block::Embedding)?, price(layer_block)?, price(Block::Head)?);
+    let sum = |pass: usize| {
+        let counted = [
+            (embedding[pass], u64::from(holds.embedding)),
+            (layer[pass], u64::from(stage.num_layers)),
+            (head[pass], u64::from(holds.head)),
+        ];
+        counted.into_iter().fold(PassTime::default(), |sum, (time, count)| sum.plus(time, count))
+    };
+    let parameters = |block| cost.parameters_per_gpu(block, &execution);
+    let held = parameters(layer_block) * u64::from(stage.num_layers)
+        + parameters(Block::Embedding) * u64::from(holds.embedding)
+        + parameters(Block::Head) * u64::from(holds.head);
+    Ok(RankPrice {
+        forward: sum(0),
+        backward: sum(1),
+        block_backward: [embedding[1], layer[1], head[1]],
+        optimizer: SimTime::from_seconds(cost.optimizer_step_s(gpu, held, plan.precision)),
+    })
+}
+
+fn pass_time(cost: &PassCost) -> PassTime {
+    PassTime {
+        total: SimTime::from_seconds(cost.total_s()),
+        recompute: SimTime::from_seconds(cost.recompute_s),
+        tensor_parallel: SimTime::from_seconds(cost.tensor_parallel_s),
+    }
+}
+
+impl PassTime {
+    fn plus(self, other: Self, times: u64) -> Self {
+        Self {
+            total: self.total + other.total * times,
+            recompute: self.recompute + other.recompute * times,
+            tensor_parallel: self.tensor_parallel + other.tensor_parallel * times,
+        }
+    }
+}
