@@ -26,3 +26,5 @@ pub mod planner;
 pub mod program;
 
 pub mod runtime;
+
+pub mod metrics;
