@@ -28,3 +28,5 @@ pub mod program;
 pub mod runtime;
 
 pub mod metrics;
+
+pub mod elastic;

@@ -1,0 +1,32 @@
+//! What happens when nodes come and go: the [`Controller`], where copies of the training state are, how a new plan gets
+//! the state that it lacks, and when checkpoints are due.
+//!
+//! No I/O and no clock. The state is cut into [`Shard`]s from which any plan can be put together.
+
+pub mod checkpoint;
+mod controller;
+mod fetch;
+#[cfg(test)]
+mod fixtures;
+mod layer_bitmap;
+mod layout;
+mod membership;
+mod node_sets;
+mod placement;
+mod plan_cache;
+pub mod policies;
+mod reconfiguration;
+mod recovery;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+pub use controller::{Action, CheckpointPlace, Controller, ControllerSettings, Event, MembershipChange, Snapshot};
+pub use fetch::fetch_time;
+pub use layer_bitmap::{AllowedSources, LayerBitmap};
+pub use layout::{SHARDS_PER_BLOCK, Shard, ShardIndex, StateLayout, rank_slices};
+pub use plan_cache::PlacedPlan;
+pub use policies::Policy;
+pub use reconfiguration::{Cause, Reconfiguration, ReconfigurationSettings, ReconfigurationTime};
+pub use recovery::{Origin, RecoveryOptions, RecoveryPlan, ShardCopy, ShardTransfer, Source, Tier, plan_recovery};
+pub use storage::{StorageBandwidths, StorageError};

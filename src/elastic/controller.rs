@@ -1,0 +1,321 @@
+//! The controller: events in, actions out. It has no clock and does no I/O: the world that feeds it, simulated or real,
+//! tells it the time with each event and carries out what it asks for.
+
+use super::checkpoint::CheckpointSettings;
+use super::layer_bitmap::LayerBitmap;
+use super::layout::StateLayout;
+use super::membership::Membership;
+use super::plan_cache::{PlacedPlan, PlanCache};
+use super::policies::{JoinRule, Policy};
+use super::reconfiguration::{Cause, Reconfiguration, ReconfigurationSettings};
+use super::recovery::{RecoveryOptions, plan_recovery};
+use crate::cluster::Node;
+use crate::plan::{PlanError, PlanRequest};
+use crate::units::SimTime;
+use std::sync::Arc;
+
+/// What the world tells the controller.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Nodes came, are about to go, or went, all at one time.
+    Membership(MembershipChange),
+    /// The iteration that was started has ended.
+    IterationDone,
+    /// The snapshot that was asked for is complete, as far as training waits for it.
+    SnapshotDone,
+    /// A snapshot is complete on the disks, or in the object store.
+    CheckpointDurable {
+        /// Iterations done when it was taken.
+        step: u64,
+        /// Where it is now.
+        place: CheckpointPlace,
+    },
+    /// The change of plan that was asked for is complete.
+    Reconfigured,
+}
+
+/// Nodes that came, are about to go, or went.
+#[derive(Clone, Debug, Default)]
+pub struct MembershipChange {
+    /// New nodes, empty.
+    pub joined: Vec<Node>,
+    /// Names of nodes under notice.
+    pub noticed: Vec<String>,
+    /// Names of lost nodes.
+    pub lost: Vec<String>,
+}
+
+/// Where a checkpoint can be safe from the loss of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointPlace {
+    /// The nodes' own disks.
+    Disk,
+    /// The object store.
+    ObjectStore,
+}
+
+/// What the controller asks of the world. An action replaces whatever was under way.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Run an iteration of the current plan.
+    StartIteration,
+    /// Stand still and copy the state to host memory; it becomes durable in the background.
+    TakeSnapshot(Snapshot),
+    /// Change to another plan.
+    Reconfigure(Arc<Reconfiguration>),
+    /// Nothing fits: wait for nodes.
+    Wait {
+        /// Step of which everything can still be read; iterations after it are lost.
+        resume_step: u64,
+    },
+}
+
+/// A snapshot to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Iterations done.
+    pub step: u64,
+    /// Stand still until it is in the object store, because the plan changes next and the policy reads from nowhere
+    /// else.
+    pub until_durable: bool,
+}
+
+/// Fixed inputs of a controller beside its policy.
+#[derive(Clone, Copy)]
+pub struct ControllerSettings<'a> {
+    /// When to take checkpoints, and how fast storage is.
+    pub checkpoint: &'a CheckpointSettings,
+    /// What a change of plan costs beside moving state.
+    pub reconfiguration: &'a ReconfigurationSettings,
+}
+
+/// Keeps training going on whatever nodes there are, under one policy.
+pub struct Controller<'a> {
+    policy: &'a Policy,
+    settings: ControllerSettings<'a>,
+    plans: PlanCache<'a>,
+    membership: Membership,
+    bitmap: LayerBitmap,
+    /// Iterations done and not rolled back.
+    step: u64,
+    phase: Phase,
+    /// The plan in force, or the one being changed to.
+    current: Option<PlacedPlan>,
+    /// A change to make at the next end of an iteration.
+    wanted: Option<Cause>,
+    /// When the last snapshot was taken, or training began.
+    last_snapshot: SimTime,
+    /// Step of the snapshot on its way to disks and object store, and the plan whose nodes hold it.
+    persisting: Option<(u64, PlacedPlan)>,
+    last_recovery: SimTime,
+    refusal: Option<PlanError>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Waiting,
+    Reconfiguring,
+    Training,
+    Snapshotting(Snapshot),
+}
+
+impl<'a> Controller<'a> {
+    /// A controller of a cluster without nodes.
+    pub fn new(policy: &'a Policy, request: PlanRequest<'a>, settings: ControllerSettings<'a>) -> Self {
+        Self {
+            policy,
+            settings,
+            plans: PlanCache::new(policy, request),
+            membership: Membership::default(),
+            bitmap: LayerBitmap::new(StateLayout::new(request.cost, request.training.precision)),
+            step: 0,
+            phase: Phase::Waiting,
+            current: None,
+            wanted: None,
+            last_snapshot: SimTime::ZERO,
+            persisting: None,
+            last_recovery: SimTime::ZERO,
+            refusal: None,
+        }
+    }
+
+    /// Why nothing fitted, the last time that nothing did.
+    pub fn refusal(&self) -> Option<&PlanError> {
+        self.refusal.as_ref()
+    }
+
+    /// What to do now; `None` to go on with what is under way.
+    pub fn handle(&mut self, at: SimTime, event: Event) -> Result<Option<Action>, PlanError> {
+        match event {
+            Event::Membership(change) => self.on_membership(at, change),
+            Event::IterationDone => {
+                self.step += 1;
+                self.bitmap.advance_live(self.step);
+                self.at_boundary(at).map(Some)
+            }
+            Event::SnapshotDone => self.on_snapshot_done(at).map(Some),
+            Event::CheckpointDurable { step, place } => {
+                self.on_durable(step, place);
+                Ok(None)
+            }
+            Event::Reconfigured => {
+                let placed = self.current.as_ref().expect("a change of plan ends with a plan");
+                self.bitmap.set_live(&placed.plan, self.step);
+                self.last_snapshot = at;
+                self.at_boundary(at).map(Some)
+            }
+        }
+    }
+
+    fn on_membership(&mut self, at: SimTime, change: MembershipChange) -> Result<Option<Action>, PlanError> {
+        let in_use =
+            |nodes: &[String]| self.current.as_ref().is_some_and(|placed| nodes.iter().any(|n| placed.uses(n)));
+        let (lost_in_use, noticed_in_use) = (in_use(&change.lost), in_use(&change.noticed));
+        let joined = !change.joined.is_empty();
+        for node in &change.lost {
+            self.bitmap.forget_node(node);
+            if let Some((step, _)) = self.persisting.take_if(|(_, plan)| plan.uses(node)) {
+                self.bitmap.abandon_checkpoint(step);
+            }
+        }
+        self.membership.apply(at, change);
+        if lost_in_use {
+            return self.reconfigure(Cause::Loss).map(Some);
+        }
+        if matches!(self.phase, Phase::Waiting) {
+            return if joined { self.reconfigure(Cause::Resume).map(Some) } else { Ok(Some(self.wait())) };
+        }
+        if noticed_in_use && self.policy.heeds_notice {
+            self.wanted = Some(Cause::Notice);
+        } else if joined && self.policy.joins != JoinRule::Never {
+            self.wanted = self.wanted.or(Some(Cause::Join));
+        }
+        Ok(None)
+    }
+
+    /// Between iterations: change the plan if that is wanted, take a checkpoint if one is due, or go on.
+    fn at_boundary(&mut self, at: SimTime) -> Result<Action, PlanError> {
+        if let Some(cause) = self.wanted.take()
+            && self.change_pays(at, cause)?
+        {
+            if self.policy.saves_before_change && self.bitmap.object_store_step() != Some(self.step) {
+                self.wanted = Some(cause);
+                return Ok(self.take_snapshot(at, true));
+            }
+            return self.reconfigure(cause);
+        }
+        if self.persisting.is_none() && at.saturating_sub(self.last_snapshot).as_seconds() >= self.interval_s(at) {
+            return Ok(self.take_snapshot(at, false));
+        }
+        self.phase = Phase::Training;
+        Ok(Action::StartIteration)
+    }
+
+    fn take_snapshot(&mut self, at: SimTime, until_durable: bool) -> Action {
+        let snapshot = Snapshot { step: self.step, until_durable };
+        let placed = self.current.clone().expect("only a running plan takes snapshots");
+        self.abandon_persisting();
+        self.bitmap.begin_checkpoint(&placed.plan, self.step);
+        self.persisting = Some((self.step, placed));
+        self.last_snapshot = at;
+        self.phase = Phase::Snapshotting(snapshot);
+        Action::TakeSnapshot(snapshot)
+    }
+
+    fn on_snapshot_done(&mut self, at: SimTime) -> Result<Action, PlanError> {
+        if let Phase::Snapshotting(Snapshot { step, until_durable: true }) = self.phase {
+            self.on_durable(step, CheckpointPlace::Disk);
+            self.on_durable(step, CheckpointPlace::ObjectStore);
+        }
+        self.at_boundary(at)
+    }
+
+    fn on_durable(&mut self, step: u64, place: CheckpointPlace) {
+        if self.persisting.as_ref().is_none_or(|(persisting, _)| *persisting != step) {
+            return;
+        }
+        match place {
+            CheckpointPlace::Disk => self.bitmap.record_disk(step),
+            CheckpointPlace::ObjectStore => {
+                self.bitmap.record_object_store(step);
+                self.persisting = None;
+            }
+        }
+    }
+
+    fn abandon_persisting(&mut self) {
+        if let Some((step, _)) = self.persisting.take() {
+            self.bitmap.abandon_checkpoint(step);
+        }
+    }
+
+    /// Plans for the nodes that are there to stay, and says how to get there.
+    fn reconfigure(&mut self, cause: Cause) -> Result<Action, PlanError> {
+        let staying = self.membership.staying(self.policy.heeds_notice);
+        self.wanted = None;
+        if matches!(self.phase, Phase::Snapshotting(_)) {
+            self.abandon_persisting();
+        }
+        let placed = match self.plans.plan_for(&staying, &self.bitmap) {
+            Ok(placed) => placed,
+            Err(refusal @ (PlanError::DoesNotFit { .. } | PlanError::EmptyCluster)) => {
+                self.refusal = Some(refusal);
+                return Ok(self.wait());
+            }
+            Err(error) => return Err(error),
+        };
+        let reconfiguration = Arc::new(self.prepare(placed, cause));
+        self.step = reconfiguration.recovery.resume_step;
+        self.last_recovery = reconfiguration.time.total();
+        self.current = Some(reconfiguration.placed.clone());
+        self.phase = Phase::Reconfiguring;
+        self.membership.note_change();
+        Ok(Action::Reconfigure(reconfiguration))
+    }
+
+    /// Nothing fits. What was lost with the last copies is known now, not only when training goes on.
+    fn wait(&mut self) -> Action {
+        self.current = None;
+        self.phase = Phase::Waiting;
+        let recoverable = self.bitmap.newest_recoverable_step(&self.membership.present(), self.policy.sources);
+        self.step = self.step.min(recoverable.unwrap_or(0));
+        Action::Wait { resume_step: self.step }
+    }
+
+    fn prepare(&self, placed: PlacedPlan, cause: Cause) -> Reconfiguration {
+        let present = self.membership.present();
+        let bandwidths = self.settings.checkpoint.bandwidths();
+        let options = RecoveryOptions { sources: self.policy.sources, bandwidths };
+        let recovery = plan_recovery(&self.bitmap, &placed.plan, &present, &options);
+        let time = self.settings.reconfiguration.time(cause, &placed.plan, &recovery, &present, &bandwidths);
+        Reconfiguration { placed, recovery, cause, time }
+    }
+
+    /// Whether a change that could be put off is made now. Leaving a node under notice is, unless nothing fits without
+    /// it; taking in new nodes is if that gains more iterations by the next expected change than the pause costs.
+    fn change_pays(&mut self, at: SimTime, cause: Cause) -> Result<bool, PlanError> {
+        let Some(now_s) = self.current.as_ref().map(PlacedPlan::iteration_s) else { return Ok(true) };
+        let staying = self.membership.staying(self.policy.heeds_notice);
+        let changed = match self.plans.plan_for(&staying, &self.bitmap) {
+            Ok(changed) => changed,
+            Err(PlanError::DoesNotFit { .. } | PlanError::EmptyCluster) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if cause == Cause::Notice {
+            return Ok(true);
+        }
+        let then_s = changed.iteration_s();
+        if self.policy.joins == JoinRule::WhenFaster {
+            return Ok(then_s < now_s);
+        }
+        let pause_s = self.prepare(changed, cause).time.total().as_seconds();
+        let horizon_s = self.membership.mean_time_between_changes_s(at);
+        Ok((horizon_s - pause_s) / then_s > horizon_s / now_s)
+    }
+
+    fn interval_s(&self, at: SimTime) -> f64 {
+        let stall_s = self.current.as_ref().map_or(0.0, |placed| placed.snapshot_stall.as_seconds());
+        let between_losses_s = self.membership.mean_time_between_losses_s(at);
+        self.settings.checkpoint.interval_s(stall_s, between_losses_s, self.last_recovery.as_seconds())
+    }
+}

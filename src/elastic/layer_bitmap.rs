@@ -1,0 +1,354 @@
+//! The layer bitmap: which copies of each shard of the training state are where (AutoHet, arXiv 2512.20953).
+
+use super::layout::{ShardIndex, StateLayout};
+use super::node_sets::{NodeMask, NodeSets};
+use crate::cluster::Cluster;
+use crate::plan::Plan;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Checkpoints kept on local disks and in the object store; the older one is what is left when the newer one turns out
+/// to be damaged or is lost with its nodes.
+const CHECKPOINTS_KEPT: usize = 2;
+
+/// Where a policy may read state from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AllowedSources {
+    /// Memory and disks of all nodes that are up, and the object store.
+    #[default]
+    All,
+    /// Memory of all nodes that are up, and the object store: no checkpoints on local disks.
+    MemoryAndObjectStore,
+    /// The object store only: every restart reads the last complete checkpoint.
+    ObjectStore,
+}
+
+/// Which nodes hold which shards, in memory and on disk, and which checkpoints the object store has.
+///
+/// Nodes are known by name. A node that is lost is forgotten; when one of that name comes again, it is a new, empty
+/// machine.
+#[derive(Clone, Debug)]
+pub struct LayerBitmap {
+    layout: StateLayout,
+    nodes: Interner,
+    /// Copies in memory; all are of the step that training has reached.
+    live: Option<(u64, NodeSets)>,
+    /// Checkpoints being written, by step: the nodes that took part and are still there.
+    saving: BTreeMap<u64, NodeSets>,
+    disk: BTreeMap<u64, NodeSets>,
+    object_store: BTreeSet<u64>,
+}
+
+/// The copies of one step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copies<'a> {
+    pub(super) step: u64,
+    pub(super) memory: Option<&'a NodeSets>,
+    pub(super) disk: Option<&'a NodeSets>,
+    pub(super) object_store: bool,
+}
+
+impl LayerBitmap {
+    /// No copies anywhere.
+    pub fn new(layout: StateLayout) -> Self {
+        Self {
+            layout,
+            nodes: Interner::default(),
+            live: None,
+            saving: BTreeMap::new(),
+            disk: BTreeMap::new(),
+            object_store: BTreeSet::new(),
+        }
+    }
+
+    /// How the state is cut.
+    pub fn layout(&self) -> &StateLayout {
+        &self.layout
+    }
+
+    /// The plan's nodes, and no others, now hold `step` in memory: a start or a recovery has ended.
+    ///
+    /// Checkpoints of later steps belong to a history that was given up; they are dropped.
+    pub fn set_live(&mut self, plan: &Plan, step: u64) {
+        self.live = Some((step, self.holders(plan)));
+        let is_past = |at: &u64| *at <= step;
+        self.saving.retain(|at, _| is_past(at));
+        self.disk.retain(|at, _| is_past(at));
+        self.object_store.retain(is_past);
+    }
+
+    /// Training has reached `step`: the nodes that held the last one in memory hold this one. Without a live step,
+    /// nothing happens.
+    pub fn advance_live(&mut self, step: u64) {
+        if let Some((live, _)) = &mut self.live {
+            *live = step;
+        }
+    }
+
+    /// The step of the copies in memory, complete or not.
+    pub fn live_step(&self) -> Option<u64> {
+        self.live.as_ref().map(|(step, _)| *step)
+    }
+
+    /// All processes have ended: nothing is in memory any more.
+    pub fn clear_live(&mut self) {
+        self.live = None;
+    }
+
+    /// The node is lost, with its memory and its disk.
+    pub fn forget_node(&mut self, name: &str) {
+        let Some(node) = self.nodes.release(name) else { return };
+        let live = self.live.iter_mut().map(|(_, sets)| sets);
+        live.chain(self.saving.values_mut()).chain(self.disk.values_mut()).for_each(|sets| sets.remove_node(node));
+    }
+
+    /// Whether every shard is in the memory of some node.
+    pub fn has_live_copy_of_everything(&self) -> bool {
+        self.live.as_ref().is_some_and(|(_, sets)| sets.cover_everything())
+    }
+
+    /// Whether every shard would still be in some node's memory after the loss of these nodes: what a preemption notice
+    /// asks.
+    pub fn has_live_copy_without(&self, lost: &[&str]) -> bool {
+        let lost: BTreeSet<usize> = lost.iter().filter_map(|name| self.nodes.find(name)).collect();
+        let mask: NodeMask = self.nodes.iter().map(|(_, node)| node).filter(|node| !lost.contains(node)).collect();
+        let live = |sets: &NodeSets| (0..self.layout.shard_count()).all(|shard| sets.meets(shard, &mask));
+        self.live.as_ref().is_some_and(|(_, sets)| live(sets))
+    }
+
+    /// The plan's nodes have copied `step` to host memory and begin to write it, each what it holds to its disk, and
+    /// all together one copy to the object store.
+    pub fn begin_checkpoint(&mut self, plan: &Plan, step: u64) {
+        let holders = self.holders(plan);
+        self.saving.insert(step, holders);
+    }
+
+    /// The disks have it: the nodes that began checkpoint `step` and weren't lost since now have it on disk. The newest
+    /// two complete checkpoints are kept. Does nothing if the checkpoint was never begun or was abandoned.
+    pub fn record_disk(&mut self, step: u64) {
+        let Some(holders) = self.saving.get(&step) else { return };
+        self.disk.insert(step, holders.clone());
+        let complete = |sets: &NodeSets| sets.cover_everything();
+        let oldest_kept = nth_newest(self.disk.iter().filter(|(_, sets)| complete(sets)).map(|(at, _)| *at));
+        let oldest_partial = nth_newest(self.disk.iter().filter(|(_, sets)| !complete(sets)).map(|(at, _)| *at));
+        self.disk.retain(|at, sets| *at >= oldest_kept && (complete(sets) || *at >= oldest_partial));
+    }
+
+    /// The object store has all of checkpoint `step`. Returns whether it does: not if the checkpoint was never begun,
+    /// was abandoned, or if some shard was lost with all its holders before it was written. A shard whose uploader was
+    /// lost is taken over by another holder. The newest two checkpoints are kept.
+    pub fn record_object_store(&mut self, step: u64) -> bool {
+        let whole = self.saving.remove(&step).is_some_and(|holders| holders.cover_everything());
+        if whole {
+            self.object_store.insert(step);
+            let oldest_kept = nth_newest(self.object_store.iter().copied());
+            self.object_store.retain(|at| *at >= oldest_kept);
+        }
+        whole
+    }
+
+    /// The checkpoint that is being written won't be finished; what is on disk of it already stays.
+    pub fn abandon_checkpoint(&mut self, step: u64) {
+        self.saving.remove(&step);
+    }
+
+    /// Whether the node has the shard in memory, at the step that training has reached.
+    pub fn is_live_on(&self, shard: ShardIndex, node: &str) -> bool {
+        let (Some((_, sets)), Some(node)) = (&self.live, self.nodes.find(node)) else { return false };
+        sets.contains(shard, node)
+    }
+
+    /// The newest complete checkpoint in the object store.
+    pub fn object_store_step(&self) -> Option<u64> {
+        self.object_store.last().copied()
+    }
+
+    /// The newest step of which every shard can be read from somewhere, with nodes that are up, from these sources.
+    pub fn newest_recoverable_step(&self, up: &Cluster, sources: AllowedSources) -> Option<u64> {
+        let mask = up.nodes.iter().filter_map(|node| self.nodes.find(&node.name)).collect();
+        self.newest_whole_copies(&mask, sources).map(|copies| copies.step)
+    }
+
+    /// The copies of that step.
+    pub(super) fn newest_whole_copies(&self, up: &NodeMask, sources: AllowedSources) -> Option<Copies<'_>> {
+        let (memory, disk) = (sources != AllowedSources::ObjectStore, sources == AllowedSources::All);
+        let live_step = self.live_step().filter(|_| memory);
+        let mut steps: BTreeSet<u64> = self.object_store.iter().copied().chain(live_step).collect();
+        steps.extend(self.disk.keys().filter(|_| disk));
+        let copies = |step: u64| Copies {
+            step,
+            memory: self.live.as_ref().filter(|(live, _)| memory && *live == step).map(|(_, sets)| sets),
+            disk: self.disk.get(&step).filter(|_| disk),
+            object_store: self.object_store.contains(&step),
+        };
+        steps.into_iter().rev().map(copies).find(|copies| copies.is_whole(self.layout.shard_count(), up))
+    }
+
+    /// The node's bit, if it holds or held anything since it came.
+    pub(super) fn bit(&self, name: &str) -> Option<usize> {
+        self.nodes.find(name)
+    }
+
+    fn holders(&mut self, plan: &Plan) -> NodeSets {
+        let mut sets = NodeSets::new(self.layout.shard_count());
+        for (name, shard) in self.layout.held(plan) {
+            sets.insert(shard, self.nodes.intern(name));
+        }
+        sets
+    }
+}
+
+impl Copies<'_> {
+    fn is_whole(&self, shards: usize, up: &NodeMask) -> bool {
+        let held = |sets: Option<&NodeSets>, shard| sets.is_some_and(|sets| sets.meets(shard, up));
+        self.object_store || (0..shards).all(|shard| held(self.memory, shard) || held(self.disk, shard))
+    }
+}
+
+/// The oldest of the newest [`CHECKPOINTS_KEPT`] of ascending steps; zero where there are fewer.
+fn nth_newest(ascending: impl DoubleEndedIterator<Item = u64>) -> u64 {
+    ascending.rev().nth(CHECKPOINTS_KEPT - 1).unwrap_or(0)
+}
+
+/// Names to bits. A released bit is used again, so that sets stay as narrow as the cluster, however long the trace.
+#[derive(Clone, Debug, Default)]
+struct Interner {
+    bits: BTreeMap<String, usize>,
+    free: BTreeSet<usize>,
+}
+
+impl Interner {
+    fn find(&self, name: &str) -> Option<usize> {
+        self.bits.get(name).copied()
+    }
+
+    fn intern(&mut self, name: &str) -> usize {
+        if let Some(bit) = self.find(name) {
+            return bit;
+        }
+        let bit = self.free.pop_first().unwrap_or(self.bits.len());
+        self.bits.insert(name.to_owned(), bit);
+        bit
+    }
+
+    fn release(&mut self, name: &str) -> Option<usize> {
+        let bit = self.bits.remove(name)?;
+        self.free.insert(bit);
+        Some(bit)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.bits.iter().map(|(name, bit)| (name.as_str(), *bit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elastic::fixtures::{cluster, plan};
+
+    /// Two layers on `a` and `b`, and again on `c`.
+    fn two_replicas() -> Plan {
+        plan(1, &[&[("a", 0, 1), ("b", 1, 1)], &[("c", 0, 2)]])
+    }
+
+    fn bitmap() -> LayerBitmap {
+        LayerBitmap::new(StateLayout::of_bytes(2, 800, 800, 800))
+    }
+
+    #[test]
+    fn live_copies_survive_while_each_shard_has_a_holder() {
+        let mut bitmap = bitmap();
+        assert!(!bitmap.has_live_copy_of_everything());
+        bitmap.set_live(&two_replicas(), 4);
+        bitmap.advance_live(5);
+        assert_eq!(bitmap.live_step(), Some(5));
+        assert!(bitmap.has_live_copy_without(&["a", "b"]) && !bitmap.has_live_copy_without(&["b", "c"]));
+        bitmap.forget_node("a");
+        assert!(bitmap.has_live_copy_of_everything() && !bitmap.has_live_copy_without(&["c"]));
+        bitmap.forget_node("c");
+        assert!(!bitmap.has_live_copy_of_everything());
+    }
+
+    #[test]
+    fn a_node_that_comes_again_is_empty() {
+        let mut bitmap = bitmap();
+        bitmap.set_live(&two_replicas(), 1);
+        bitmap.begin_checkpoint(&two_replicas(), 1);
+        bitmap.forget_node("b");
+        bitmap.forget_node("c");
+        // The write ends when nodes of the lost ones' names are there again.
+        bitmap.record_disk(1);
+        let up = cluster(&["a", "b", "c"]);
+        assert_eq!(bitmap.newest_recoverable_step(&up, AllowedSources::All), None);
+        assert!(!bitmap.record_object_store(1));
+    }
+
+    #[test]
+    fn the_newest_two_complete_checkpoints_are_kept() {
+        let mut bitmap = bitmap();
+        for step in [10, 20, 30] {
+            bitmap.set_live(&two_replicas(), step);
+            bitmap.begin_checkpoint(&two_replicas(), step);
+            bitmap.record_disk(step);
+            assert!(bitmap.record_object_store(step));
+        }
+        assert_eq!(bitmap.disk.keys().copied().collect::<Vec<_>>(), [20, 30]);
+        assert_eq!(bitmap.object_store.iter().copied().collect::<Vec<_>>(), [20, 30]);
+        // One that isn't whole displaces none that is.
+        bitmap.begin_checkpoint(&two_replicas(), 40);
+        bitmap.forget_node("a");
+        bitmap.forget_node("c");
+        bitmap.begin_checkpoint(&plan(1, &[&[("b", 0, 2)]]), 50);
+        bitmap.record_disk(40);
+        bitmap.record_disk(50);
+        assert_eq!(bitmap.newest_recoverable_step(&cluster(&["b"]), AllowedSources::All), Some(50));
+        assert_eq!(bitmap.object_store_step(), Some(30));
+    }
+
+    #[test]
+    fn sources_limit_which_step_is_newest() {
+        let mut bitmap = bitmap();
+        for (step, stored) in [(10, true), (20, false)] {
+            bitmap.set_live(&two_replicas(), step);
+            bitmap.begin_checkpoint(&two_replicas(), step);
+            bitmap.record_disk(step);
+            if stored {
+                assert!(bitmap.record_object_store(step));
+            }
+        }
+        bitmap.advance_live(25);
+        let up = cluster(&["a", "b", "c"]);
+        let newest = |bitmap: &LayerBitmap, sources| bitmap.newest_recoverable_step(&up, sources);
+        assert_eq!(newest(&bitmap, AllowedSources::All), Some(25));
+        assert_eq!(newest(&bitmap, AllowedSources::MemoryAndObjectStore), Some(25));
+        assert_eq!(newest(&bitmap, AllowedSources::ObjectStore), Some(10));
+        bitmap.clear_live();
+        assert_eq!(newest(&bitmap, AllowedSources::All), Some(20));
+        assert_eq!(newest(&bitmap, AllowedSources::MemoryAndObjectStore), Some(10));
+    }
+
+    #[test]
+    fn rolling_back_gives_up_later_checkpoints() {
+        let mut bitmap = bitmap();
+        bitmap.set_live(&two_replicas(), 10);
+        bitmap.begin_checkpoint(&two_replicas(), 10);
+        bitmap.record_disk(10);
+        bitmap.set_live(&two_replicas(), 5);
+        bitmap.clear_live();
+        assert_eq!(bitmap.newest_recoverable_step(&cluster(&["a", "b", "c"]), AllowedSources::All), None);
+        assert!(!bitmap.record_object_store(10));
+    }
+
+    #[test]
+    fn bits_are_used_again() {
+        let mut bitmap = bitmap();
+        for round in 0..200 {
+            let name = format!("node{round}");
+            bitmap.set_live(&plan(1, &[&[(&name, 0, 2)]]), round);
+            assert_eq!(bitmap.bit(&name), Some(0));
+            bitmap.forget_node(&name);
+        }
+    }
+}

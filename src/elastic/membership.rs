@@ -1,0 +1,66 @@
+//! Who is there, who is about to go, and how often that changes.
+
+use super::controller::MembershipChange;
+use crate::cluster::{Cluster, Node};
+use crate::units::SimTime;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Time between losses, and between changes, that is assumed before any was seen. It counts as one observation.
+const PRIOR_S: f64 = 3600.0;
+
+/// The nodes that are up. Ordered by name, so that nothing depends on the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Membership {
+    nodes: BTreeMap<String, Node>,
+    doomed: BTreeSet<String>,
+    loss_events: u32,
+    changes: u32,
+    began: Option<SimTime>,
+}
+
+impl Membership {
+    /// Takes in what changed.
+    pub(super) fn apply(&mut self, at: SimTime, change: MembershipChange) {
+        self.began.get_or_insert(at);
+        self.loss_events += u32::from(!change.lost.is_empty());
+        for name in change.lost {
+            self.nodes.remove(&name);
+            self.doomed.remove(&name);
+        }
+        for node in change.joined {
+            self.nodes.insert(node.name.clone(), node);
+        }
+        self.doomed.extend(change.noticed.into_iter().filter(|name| self.nodes.contains_key(name)));
+    }
+
+    /// Counts a change of plan.
+    pub(super) fn note_change(&mut self) {
+        self.changes += 1;
+    }
+
+    /// All nodes that are up, also those under notice: state can still be read from them.
+    pub(super) fn present(&self) -> Cluster {
+        Cluster { nodes: self.nodes.values().cloned().collect() }
+    }
+
+    /// The nodes to plan with: those under notice are left out if `heed_notice`.
+    pub(super) fn staying(&self, heed_notice: bool) -> Cluster {
+        let stays = |node: &&Node| !(heed_notice && self.doomed.contains(&node.name));
+        Cluster { nodes: self.nodes.values().filter(stays).cloned().collect() }
+    }
+
+    /// Mean time from one loss event to the next, as observed so far.
+    pub(super) fn mean_time_between_losses_s(&self, at: SimTime) -> f64 {
+        self.mean_time_s(at, self.loss_events)
+    }
+
+    /// Mean time from one change of plan to the next, as observed so far.
+    pub(super) fn mean_time_between_changes_s(&self, at: SimTime) -> f64 {
+        self.mean_time_s(at, self.changes)
+    }
+
+    fn mean_time_s(&self, at: SimTime, count: u32) -> f64 {
+        let observed = at.saturating_sub(self.began.unwrap_or(at));
+        (PRIOR_S + observed.as_seconds()) / (1.0 + f64::from(count))
+    }
+}

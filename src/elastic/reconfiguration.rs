@@ -1,0 +1,110 @@
+//! A change of plan: where it leads, how state gets there, and how long it takes.
+
+use super::fetch::fetch_time;
+use super::plan_cache::PlacedPlan;
+use super::recovery::RecoveryPlan;
+use super::storage::StorageBandwidths;
+use crate::cluster::Cluster;
+use crate::plan::Plan;
+use crate::units::SimTime;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A change from whatever was to a plan.
+#[derive(Clone, Debug)]
+pub struct Reconfiguration {
+    /// The plan, on nodes.
+    pub placed: PlacedPlan,
+    /// Which state comes from where, and from which step training goes on.
+    pub recovery: RecoveryPlan,
+    /// Why.
+    pub cause: Cause,
+    /// How long it takes if nothing comes between.
+    pub time: ReconfigurationTime,
+}
+
+/// Why a plan is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// A node of the plan was lost.
+    Loss,
+    /// A node of the plan is about to be lost.
+    Notice,
+    /// Nodes came.
+    Join,
+    /// Nodes came while nothing was running.
+    Resume,
+}
+
+/// The parts of a change of plan, one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReconfigurationTime {
+    /// Until a loss is noticed; nothing for changes that are known beforehand.
+    pub detect: SimTime,
+    /// Planning.
+    pub plan: SimTime,
+    /// Rendezvous and communicators.
+    pub connect: SimTime,
+    /// Until the last rank has its state.
+    pub fetch: SimTime,
+}
+
+/// What a change of plan costs beside moving state. Constants, not measured while running, so that a replay gives the
+/// same bytes on every machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReconfigurationSettings {
+    /// Until a loss without notice is noticed: a heartbeat's time-out. Assumed.
+    pub detection_s: f64,
+    /// Planning. Above what this program's planner takes for the clusters it was measured on.
+    pub planning_s: f64,
+    /// Rendezvous of the ranks; 6.6 s as measured by others for elastic training.
+    pub rendezvous_s: f64,
+    /// Rebuilding the communicators of one node; 29 s as measured by others on 10 Gbit/s.
+    pub communicators_s: f64,
+    /// More of it for each further node: they measured 43 s with 16 nodes.
+    pub communicators_per_node_s: f64,
+}
+
+impl Default for ReconfigurationSettings {
+    fn default() -> Self {
+        Self {
+            detection_s: 10.0,
+            planning_s: 2.0,
+            rendezvous_s: 6.6,
+            communicators_s: 29.0,
+            communicators_per_node_s: 14.0 / 15.0,
+        }
+    }
+}
+
+impl ReconfigurationSettings {
+    /// How long a change to `plan` takes; `present` are the nodes that state can be read from.
+    pub fn time(
+        &self,
+        cause: Cause,
+        plan: &Plan,
+        recovery: &RecoveryPlan,
+        present: &Cluster,
+        bandwidths: &StorageBandwidths,
+    ) -> ReconfigurationTime {
+        let stages = plan.replicas.iter().flat_map(|replica| &replica.stages);
+        let nodes: BTreeSet<&str> = stages.map(|stage| stage.node.as_str()).collect();
+        let further_nodes = nodes.len().saturating_sub(1) as f64;
+        let connect_s = self.rendezvous_s + self.communicators_s + self.communicators_per_node_s * further_nodes;
+        ReconfigurationTime {
+            detect: SimTime::from_seconds(if cause == Cause::Loss { self.detection_s } else { 0.0 }),
+            plan: SimTime::from_seconds(self.planning_s),
+            connect: SimTime::from_seconds(connect_s),
+            fetch: fetch_time(recovery, present, bandwidths),
+        }
+    }
+}
+
+impl ReconfigurationTime {
+    /// All parts together.
+    pub fn total(&self) -> SimTime {
+        self.detect + self.plan + self.connect + self.fetch
+    }
+}
