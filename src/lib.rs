@@ -30,3 +30,5 @@ pub mod runtime;
 pub mod metrics;
 
 pub mod elastic;
+
+pub mod replay;

@@ -1,0 +1,127 @@
+//! The simulated world of a spot cluster: feeds the [controller](crate::elastic::Controller) from a trace, carries out
+//! its actions on the simulated clock, and books every GPU-second.
+
+mod books;
+mod outcome;
+mod world;
+
+pub use outcome::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment};
+
+use crate::elastic::checkpoint::CheckpointSettings;
+use crate::elastic::{Controller, ControllerSettings, MembershipChange, Policy, ReconfigurationSettings};
+use crate::plan::{PlanError, PlanRequest, TrainingSettings};
+use crate::runtime::sim::{SimError, Simulator};
+use crate::trace::{NodeEvent, NodeEventKind};
+use crate::units::SimTime;
+use crate::{cluster::Cluster, cost::CostModel};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// What a replay needs beside the trace.
+#[derive(Clone, Copy)]
+pub struct ReplaySettings<'a> {
+    /// Prices the model.
+    pub cost: &'a CostModel,
+    /// The training job.
+    pub training: &'a TrainingSettings,
+    /// Checkpoints and storage.
+    pub checkpoint: &'a CheckpointSettings,
+    /// What a change of plan costs.
+    pub reconfiguration: &'a ReconfigurationSettings,
+}
+
+/// Why a replay can't go on. That nothing fits is not among the reasons: then the policy waits.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// The job can't be planned on any cluster.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A plan can't be simulated.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+}
+
+/// Replays `events`, which end at `span`, under each policy, side by side on all cores. `progress` is told how much
+/// simulated time has passed, by any policy, since it was last told.
+pub fn replay(
+    events: &[NodeEvent],
+    span: SimTime,
+    policies: &[Policy],
+    settings: ReplaySettings<'_>,
+    progress: &(dyn Fn(SimTime) + Sync),
+) -> Result<Replay, ReplayError> {
+    let changes = changes_by_time(events);
+    let run = |policy: &Policy| {
+        let nothing = Cluster::default();
+        let request =
+            PlanRequest { cluster: &nothing, cost: settings.cost, training: settings.training, judge: &Simulator };
+        let controller_settings =
+            ControllerSettings { checkpoint: settings.checkpoint, reconfiguration: settings.reconfiguration };
+        let controller = Controller::new(policy, request, controller_settings);
+        world::World::new(controller, settings, &changes, span).run(policy.name, progress)
+    };
+    let policies = policies.par_iter().map(run).collect::<Result<_, _>>()?;
+    let (gpu_types, capacity) = capacity(events);
+    let losses = changes.iter().filter(|(_, change)| !change.lost.is_empty());
+    let losses = losses.map(|(time, change)| (*time, change.lost.len() as u32)).collect();
+    Ok(Replay { span, gpu_types, capacity, losses, policies })
+}
+
+/// Events of one time together: nodes that go at once are lost at once.
+fn changes_by_time(events: &[NodeEvent]) -> Vec<(SimTime, MembershipChange)> {
+    let mut changes: Vec<(SimTime, MembershipChange)> = Vec::new();
+    for event in events {
+        if changes.last().is_none_or(|(time, _)| *time != event.time) {
+            changes.push((event.time, MembershipChange::default()));
+        }
+        let (_, change) = changes.last_mut().expect("one was just pushed");
+        match &event.kind {
+            NodeEventKind::Up(node) => change.joined.push(node.clone()),
+            NodeEventKind::Notice(name) => change.noticed.push(name.clone()),
+            // A node that comes and goes at one time was never there: losses are applied before joins.
+            NodeEventKind::Down(name) if change.joined.iter().any(|node| node.name == *name) => {
+                change.joined.retain(|node| node.name != *name);
+                change.noticed.retain(|noticed| noticed != name);
+            }
+            NodeEventKind::Down(name) => change.lost.push(name.clone()),
+        }
+    }
+    changes
+}
+
+/// GPUs up by type, from each change on.
+fn capacity(events: &[NodeEvent]) -> (Vec<String>, Vec<CapacityPoint>) {
+    let mut types: Vec<String> = Vec::new();
+    let mut up: BTreeMap<&str, (usize, u32)> = BTreeMap::new();
+    let mut points: Vec<CapacityPoint> = Vec::new();
+    let mut gpus: Vec<u32> = Vec::new();
+    for event in events {
+        match &event.kind {
+            NodeEventKind::Up(node) => {
+                let known = types.iter().position(|name| *name == node.gpu.name);
+                let index = known.unwrap_or_else(|| {
+                    types.push(node.gpu.name.clone());
+                    gpus.push(0);
+                    types.len() - 1
+                });
+                gpus[index] += node.gpu_count;
+                up.insert(&node.name, (index, node.gpu_count));
+            }
+            NodeEventKind::Down(name) => {
+                if let Some((index, count)) = up.remove(name.as_str()) {
+                    gpus[index] -= count;
+                }
+            }
+            NodeEventKind::Notice(_) => continue,
+        }
+        if points.last().is_some_and(|point| point.time == event.time) {
+            points.pop();
+        }
+        points.push(CapacityPoint { time: event.time, gpus: gpus.clone() });
+    }
+    for point in &mut points {
+        point.gpus.resize(types.len(), 0);
+    }
+    (types, points)
+}

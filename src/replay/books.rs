@@ -1,0 +1,176 @@
+//! The books of one policy's replay: who was paid for, what it did, what came of it.
+
+use super::outcome::{Phase, Segment};
+use crate::cluster::Node;
+use crate::metrics::{Activity, GpuTime, IterationBreakdown, Ledger};
+use crate::units::SimTime;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What the GPUs of the plan are doing; all others that are up are idle by plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Booking {
+    /// Iterations are booked when they end.
+    Deferred,
+    /// Time is booked in this row as it passes.
+    As(Activity),
+}
+
+/// Ledger, payments and segments.
+pub(super) struct Books {
+    nodes: BTreeMap<String, (SimTime, Node)>,
+    gpus_up: u32,
+    until: SimTime,
+    ledger: Ledger,
+    paid: GpuTime,
+    usd: f64,
+    /// The iterations that count, as what they went into: runs of equal ones, since a long trace has millions.
+    counted: Vec<(Arc<IterationBreakdown>, u64)>,
+    iterations: u64,
+    segments: Vec<Segment>,
+}
+
+/// The end of the books.
+pub(super) struct Closed {
+    pub(super) ledger: Ledger,
+    pub(super) paid: GpuTime,
+    pub(super) usd: f64,
+    pub(super) iterations: u64,
+    pub(super) rolled_back: u64,
+    pub(super) segments: Vec<Segment>,
+}
+
+impl Books {
+    pub(super) fn new() -> Self {
+        let waiting = Segment {
+            start: SimTime::ZERO,
+            end: SimTime::ZERO,
+            phase: Phase::Waiting,
+            plan: None,
+            iterations: 0,
+            rolled_back: 0,
+        };
+        Self {
+            nodes: BTreeMap::new(),
+            gpus_up: 0,
+            until: SimTime::ZERO,
+            ledger: Ledger::default(),
+            paid: GpuTime::default(),
+            usd: 0.0,
+            counted: Vec::new(),
+            iterations: 0,
+            segments: vec![waiting],
+        }
+    }
+
+    /// The nodes that are up.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().map(|(_, node)| node)
+    }
+
+    /// Books the time since the last call: `in_use` GPUs are in the plan.
+    pub(super) fn advance(&mut self, now: SimTime, in_use: u32, booking: Booking) {
+        let passed = now - self.until;
+        self.until = now;
+        if let Booking::As(activity) = booking {
+            self.ledger.add(activity, GpuTime::of(in_use, passed));
+        }
+        self.ledger.add(Activity::IdleByPlan, GpuTime::of(self.gpus_up - in_use, passed));
+    }
+
+    /// All GPUs wait, for the time since the last call.
+    pub(super) fn advance_waiting(&mut self, now: SimTime) {
+        self.ledger.add(Activity::Waiting, GpuTime::of(self.gpus_up, now - self.until));
+        self.until = now;
+    }
+
+    /// A node starts to cost.
+    pub(super) fn node_up(&mut self, now: SimTime, node: Node) {
+        self.gpus_up += node.gpu_count;
+        self.nodes.insert(node.name.clone(), (now, node));
+    }
+
+    /// A node ceases to cost.
+    pub(super) fn node_down(&mut self, now: SimTime, name: &str) {
+        if let Some((since, node)) = self.nodes.remove(name) {
+            self.gpus_up -= node.gpu_count;
+            self.pay(now - since, &node);
+        }
+    }
+
+    fn pay(&mut self, time: SimTime, node: &Node) {
+        self.paid += GpuTime::of(node.gpu_count, time);
+        self.usd += node.price_usd_per_hour * time.as_seconds() / 3600.0;
+    }
+
+    /// An iteration has ended.
+    pub(super) fn count_iteration(&mut self, breakdown: &Arc<IterationBreakdown>) {
+        match self.counted.last_mut() {
+            Some((last, count)) if Arc::ptr_eq(last, breakdown) => *count += 1,
+            _ => self.counted.push((Arc::clone(breakdown), 1)),
+        }
+        self.iterations += 1;
+        self.segments.last_mut().expect("there is always a segment").iterations += 1;
+    }
+
+    /// An iteration of `gpus` GPUs was cut off `after` its start.
+    pub(super) fn cut_off_iteration(&mut self, gpus: u32, after: SimTime) {
+        self.ledger.add(Activity::LostWork, GpuTime::of(gpus, after));
+    }
+
+    /// Training goes back to `step`; returns how many iterations are lost.
+    pub(super) fn roll_back(&mut self, step: u64) -> u64 {
+        let lost = self.iterations.saturating_sub(step);
+        self.iterations -= lost;
+        let mut left = lost;
+        while let Some((breakdown, count)) = self.counted.last_mut().filter(|_| left > 0) {
+            let taken = left.min(*count);
+            self.ledger.add_all_as(Activity::LostWork, &breakdown.ledger.times(taken));
+            left -= taken;
+            *count -= taken;
+            if *count == 0 {
+                self.counted.pop();
+            }
+        }
+        self.segments.last_mut().expect("there is always a segment").rolled_back += lost;
+        lost
+    }
+
+    /// From now on, this goes on.
+    pub(super) fn enter(&mut self, now: SimTime, phase: Phase, plan: Option<usize>) {
+        let open = self.segments.last_mut().expect("there is always a segment");
+        if (open.phase, open.plan) == (phase, plan) {
+            return;
+        }
+        open.end = now;
+        let fresh = Segment { start: now, end: now, phase, plan, iterations: 0, rolled_back: 0 };
+        if open.start == now {
+            *open = Segment { rolled_back: open.rolled_back, ..fresh };
+        } else {
+            self.segments.push(fresh);
+        }
+    }
+
+    /// Closes the books, which must balance.
+    pub(super) fn close(mut self, span: SimTime) -> Closed {
+        for (_, (since, node)) in std::mem::take(&mut self.nodes) {
+            self.pay(span - since, &node);
+        }
+        for (breakdown, count) in &self.counted {
+            self.ledger.add_all(&breakdown.ledger.times(*count));
+        }
+        assert_eq!(self.ledger.total(), self.paid, "the ledger's rows must add up to the GPU time paid for");
+        self.segments.last_mut().expect("there is always a segment").end = span;
+        if self.segments.len() > 1 {
+            self.segments.retain(|segment| segment.start < segment.end || segment.rolled_back > 0);
+        }
+        Closed {
+            ledger: self.ledger,
+            paid: self.paid,
+            usd: self.usd,
+            iterations: self.iterations,
+            rolled_back: self.segments.iter().map(|segment| segment.rolled_back).sum(),
+            segments: self.segments,
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! One policy's world: an event queue, a controller that reacts, and books that record.
+
+use super::books::{Booking, Books};
+use super::outcome::{FetchedBytes, Phase, PolicyOutcome, RecoveryRecord};
+use super::{ReplayError, ReplaySettings};
+use crate::cluster::Cluster;
+use crate::elastic::checkpoint::persist_times;
+use crate::elastic::{
+    Action, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Reconfiguration, RecoveryPlan, Snapshot,
+    Source,
+};
+use crate::metrics::{Activity, IterationBreakdown};
+use crate::plan::PlannedIteration;
+use crate::runtime::sim::queue::EventQueue;
+use crate::runtime::sim::simulate;
+use crate::units::SimTime;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    /// A change of the trace, by index.
+    Change(usize),
+    /// What the controller asked for is done, unless it has asked for something else since.
+    Done { action: u64 },
+    /// A snapshot has reached a place, unless a newer one was begun since.
+    Durable { snapshot: u64, step: u64, place: CheckpointPlace },
+}
+
+/// What is under way.
+#[derive(Clone, Debug)]
+enum Doing {
+    Waiting,
+    Iteration { plan: Running, since: SimTime },
+    Snapshot { plan: Running, snapshot: Snapshot },
+    Reconfiguration { plan: Running },
+}
+
+/// A plan with what its iterations go into.
+#[derive(Clone, Debug)]
+struct Running {
+    placed: PlacedPlan,
+    breakdown: Arc<IterationBreakdown>,
+    /// Index in the outcome.
+    number: usize,
+}
+
+pub(super) struct World<'a> {
+    controller: Controller<'a>,
+    settings: ReplaySettings<'a>,
+    changes: &'a [(SimTime, MembershipChange)],
+    span: SimTime,
+    now: SimTime,
+    queue: EventQueue<Due>,
+    doing: Doing,
+    running: Option<Running>,
+    actions: u64,
+    snapshots: u64,
+    books: Books,
+    plans: Vec<Arc<PlannedIteration>>,
+    /// By number of the shape: breakdown of an iteration, index in `plans`.
+    shapes: BTreeMap<usize, (Arc<IterationBreakdown>, usize)>,
+    recoveries: Vec<RecoveryRecord>,
+    /// The recovery under way; none at the first start.
+    recovery: Option<RecoveryRecord>,
+    /// Iterations lost when waiting began, for the record of the recovery that ends it.
+    lost_waiting: u64,
+    started: bool,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(
+        controller: Controller<'a>,
+        settings: ReplaySettings<'a>,
+        changes: &'a [(SimTime, MembershipChange)],
+        span: SimTime,
+    ) -> Self {
+        let mut queue = EventQueue::default();
+        for (index, (time, _)) in changes.iter().enumerate() {
+            queue.push(*time, Due::Change(index));
+        }
+        Self {
+            controller,
+            settings,
+            changes,
+            span,
+            now: SimTime::ZERO,
+            queue,
+            doing: Doing::Waiting,
+            running: None,
+            actions: 0,
+            snapshots: 0,
+            books: Books::new(),
+            plans: Vec::new(),
+            shapes: BTreeMap::new(),
+            recoveries: Vec::new(),
+            recovery: None,
+            lost_waiting: 0,
+            started: false,
+        }
+    }
+
+    /// Runs to the end of the trace. Ends, since simulated time passes: every iteration takes some.
+    pub(super) fn run(
+        mut self,
+        policy: &'static str,
+        progress: &(dyn Fn(SimTime) + Sync),
+    ) -> Result<PolicyOutcome, ReplayError> {
+        let mut told = SimTime::ZERO;
+        while let Some((time, due)) = self.queue.pop().filter(|(time, _)| *time <= self.span) {
+            self.advance(time);
+            let Some(event) = self.happen(due) else { continue };
+            if let Some(action) = self.controller.handle(time, event)? {
+                self.act(action)?;
+            }
+            if (time - told).0 > self.span.0 / 200 {
+                progress(time - told);
+                told = time;
+            }
+        }
+        self.advance(self.span);
+        self.cut_off();
+        progress(self.span - told);
+        let closed = self.books.close(self.span);
+        let training = self.settings.training;
+        let samples = closed.iterations * u64::from(training.global_batch_size);
+        Ok(PolicyOutcome {
+            policy,
+            ledger: closed.ledger,
+            paid: closed.paid,
+            usd: closed.usd,
+            iterations: closed.iterations,
+            iterations_rolled_back: closed.rolled_back,
+            samples,
+            tokens: samples * u64::from(self.settings.cost.model().seq_length),
+            segments: closed.segments,
+            recoveries: self.recoveries,
+            plans: self.plans,
+            refusal: self.controller.refusal().map(ToString::to_string),
+        })
+    }
+
+    /// Books the time up to `time`.
+    fn advance(&mut self, time: SimTime) {
+        self.now = time;
+        match &self.doing {
+            Doing::Waiting => self.books.advance_waiting(time),
+            Doing::Iteration { plan, .. } => self.books.advance(time, plan.breakdown.gpus, Booking::Deferred),
+            Doing::Snapshot { plan, .. } => {
+                self.books.advance(time, plan.breakdown.gpus, Booking::As(Activity::CheckpointStall));
+            }
+            Doing::Reconfiguration { plan, .. } => {
+                self.books.advance(time, plan.breakdown.gpus, Booking::As(Activity::Recovery));
+            }
+        }
+    }
+
+    /// Lets what is due happen in the books; returns what the controller is to know.
+    fn happen(&mut self, due: Due) -> Option<Event> {
+        match due {
+            Due::Change(index) => {
+                let (_, change) = &self.changes[index];
+                for name in &change.lost {
+                    self.books.node_down(self.now, name);
+                }
+                for node in &change.joined {
+                    self.books.node_up(self.now, node.clone());
+                }
+                Some(Event::Membership(change.clone()))
+            }
+            Due::Done { action } if action == self.actions => Some(self.done()),
+            Due::Durable { snapshot, step, place } if snapshot == self.snapshots => {
+                Some(Event::CheckpointDurable { step, place })
+            }
+            Due::Done { .. } | Due::Durable { .. } => None,
+        }
+    }
+
+    fn done(&mut self) -> Event {
+        match std::mem::replace(&mut self.doing, Doing::Waiting) {
+            Doing::Iteration { plan, .. } => {
+                self.books.count_iteration(&plan.breakdown);
+                Event::IterationDone
+            }
+            Doing::Snapshot { plan, snapshot } => {
+                if !snapshot.until_durable {
+                    self.persist(&plan, snapshot.step);
+                }
+                Event::SnapshotDone
+            }
+            Doing::Reconfiguration { plan, .. } => {
+                self.running = Some(plan);
+                self.started = true;
+                if let Some(recovery) = self.recovery.take() {
+                    self.recoveries.push(RecoveryRecord { end: self.now, ..recovery });
+                }
+                Event::Reconfigured
+            }
+            Doing::Waiting => unreachable!("waiting is never done"),
+        }
+    }
+
+    /// Carries out an action in place of what was under way.
+    fn act(&mut self, action: Action) -> Result<(), ReplayError> {
+        self.cut_off();
+        self.actions += 1;
+        match action {
+            Action::StartIteration => {
+                let plan = self.running.clone().expect("iterations run after a change of plan");
+                self.books.enter(self.now, Phase::Training, Some(plan.number));
+                self.finish_after(plan.breakdown.makespan.max(SimTime(1)));
+                self.doing = Doing::Iteration { plan, since: self.now };
+            }
+            Action::TakeSnapshot(snapshot) => {
+                let plan = self.running.clone().expect("snapshots are taken after a change of plan");
+                self.books.enter(self.now, Phase::Checkpointing, Some(plan.number));
+                let durable =
+                    if snapshot.until_durable { self.persist_times(&plan).object_store } else { SimTime::ZERO };
+                self.snapshots += 1;
+                self.finish_after(plan.placed.snapshot_stall + durable);
+                self.doing = Doing::Snapshot { plan, snapshot };
+            }
+            Action::Reconfigure(to) => self.reconfigure(&to)?,
+            Action::Wait { resume_step } => {
+                self.books.enter(self.now, Phase::Waiting, None);
+                self.lost_waiting += self.books.roll_back(resume_step);
+                self.running = None;
+                self.recovery = None;
+                self.doing = Doing::Waiting;
+            }
+        }
+        Ok(())
+    }
+
+    fn reconfigure(&mut self, to: &Reconfiguration) -> Result<(), ReplayError> {
+        let plan = self.run_plan(&to.placed)?;
+        self.books.enter(self.now, Phase::Recovering, Some(plan.number));
+        let lost_iterations = self.books.roll_back(to.recovery.resume_step) + std::mem::take(&mut self.lost_waiting);
+        let record = RecoveryRecord {
+            start: self.now,
+            end: self.now,
+            cause: to.cause,
+            lost_iterations,
+            attempts_overtaken: 0,
+            time: to.time,
+            fetched: fetched(&to.recovery),
+        };
+        self.recovery = match self.recovery.take() {
+            Some(overtaken) => Some(RecoveryRecord {
+                start: overtaken.start,
+                cause: overtaken.cause,
+                lost_iterations: overtaken.lost_iterations + lost_iterations,
+                attempts_overtaken: overtaken.attempts_overtaken + 1,
+                ..record
+            }),
+            None => self.started.then_some(record),
+        };
+        self.finish_after(to.time.total());
+        self.doing = Doing::Reconfiguration { plan };
+        Ok(())
+    }
+
+    /// An iteration that another action overtakes is lost.
+    fn cut_off(&mut self) {
+        if let Doing::Iteration { plan, since } = &self.doing {
+            self.books.cut_off_iteration(plan.breakdown.gpus, self.now - *since);
+        }
+        self.doing = Doing::Waiting;
+    }
+
+    fn finish_after(&mut self, time: SimTime) {
+        self.queue.push(self.now.saturating_add(time), Due::Done { action: self.actions });
+    }
+
+    fn run_plan(&mut self, placed: &PlacedPlan) -> Result<Running, ReplayError> {
+        if !self.shapes.contains_key(&placed.shape_number) {
+            let iteration = simulate(&placed.plan, &self.cluster(), self.settings.cost)?;
+            let breakdown = Arc::new(IterationBreakdown::of(&iteration));
+            self.shapes.insert(placed.shape_number, (breakdown, self.plans.len()));
+            let plan = Arc::unwrap_or_clone(Arc::clone(&placed.plan));
+            let shape = PlannedIteration::clone(&placed.shape);
+            self.plans.push(Arc::new(PlannedIteration { plan, ..shape }));
+        }
+        let (breakdown, number) = self.shapes[&placed.shape_number].clone();
+        Ok(Running { placed: placed.clone(), breakdown, number })
+    }
+
+    fn persist(&mut self, plan: &Running, step: u64) {
+        let times = self.persist_times(plan);
+        let places = [(times.disk, CheckpointPlace::Disk), (times.object_store, CheckpointPlace::ObjectStore)];
+        for (after, place) in places {
+            let due = Due::Durable { snapshot: self.snapshots, step, place };
+            self.queue.push(self.now.saturating_add(after), due);
+        }
+    }
+
+    fn persist_times(&self, plan: &Running) -> crate::elastic::checkpoint::PersistTimes {
+        persist_times(&plan.placed.plan, self.settings.cost, &self.cluster(), self.settings.checkpoint)
+    }
+
+    fn cluster(&self) -> Cluster {
+        Cluster { nodes: self.books.nodes().cloned().collect() }
+    }
+}
+
+fn fetched(recovery: &RecoveryPlan) -> FetchedBytes {
+    FetchedBytes {
+        own_memory: recovery.bytes_from(|source| matches!(source, Source::OwnMemory)),
+        own_disk: recovery.bytes_from(|source| matches!(source, Source::OwnDisk)),
+        peers: recovery.bytes_from(|source| matches!(source, Source::Peer { .. })),
+        object_store: recovery.bytes_from(|source| matches!(source, Source::ObjectStore)),
+    }
+}
