@@ -32,3 +32,5 @@ pub mod metrics;
 pub mod elastic;
 
 pub mod replay;
+
+pub mod report;

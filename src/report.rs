@@ -1,0 +1,30 @@
+//! What people and machines read: a finished [`Replay`](crate::replay::Replay), plans and simulated iterations, as tables,
+//! JSON, CSV, a figure and a timeline.
+//!
+//! Everything here is a pure function from outcomes to bytes, and gives the same bytes for the same outcomes. The one
+//! exception is [`ResultsFolder`], which puts those bytes on disk, all of them or none.
+
+mod error;
+mod figures;
+#[cfg(test)]
+mod fixture;
+mod ledger_csv;
+mod perfetto;
+mod plan_report;
+mod plans_jsonl;
+mod results_folder;
+mod summary;
+mod table;
+mod throughput_chart;
+mod timeline_csv;
+
+pub use error::ReportError;
+pub use ledger_csv::ledger_csv;
+pub use perfetto::perfetto_json;
+pub use plan_report::{ComparedPlanner, PlanReport, StageFootprint, comparison_json, plan_json};
+pub use plans_jsonl::plans_jsonl;
+pub use results_folder::ResultsFolder;
+pub use summary::{PolicySummary, SUMMARY_SCHEMA, SUMMARY_SCHEMA_VERSION, Summary, SummaryInputs, TraceSummary};
+pub use table::{Screen, comparison_table, plan_table, policy_table, statistics_table};
+pub use throughput_chart::throughput_svg;
+pub use timeline_csv::timeline_csv;

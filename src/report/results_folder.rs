@@ -1,0 +1,282 @@
+//! A results folder that is there whole or not at all.
+
+use super::ReportError;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// What marks a folder as one of ours, which may be replaced.
+const MARKS: [&str; 2] = ["summary.json", "resolved.toml"];
+
+/// A results folder in the making. Files are written beside the target, in a temporary folder that [`commit`] renames to
+/// it; dropped before that, it leaves nothing behind.
+///
+/// [`commit`]: ResultsFolder::commit
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// let target = place.path().join("results/aws-spot");
+/// let folder = autohet::report::ResultsFolder::create(&target).unwrap();
+/// folder.write("summary.json", "{}").unwrap();
+/// assert!(!target.exists());
+/// folder.commit().unwrap();
+/// assert!(target.join("summary.json").exists());
+/// ```
+#[derive(Debug)]
+pub struct ResultsFolder {
+    target: PathBuf,
+    temporary: PathBuf,
+    /// The folders above it that were made for it, the innermost first.
+    made: Vec<PathBuf>,
+    is_committed: bool,
+}
+
+impl ResultsFolder {
+    /// Begins a folder that will stand at `target`, whose parents are made where they are missing.
+    ///
+    /// An existing target is replaced on [`commit`](Self::commit) only if it is empty or has a `summary.json` or a
+    /// `resolved.toml`; anything else is refused right here, before the work is done.
+    pub fn create(target: &Path) -> Result<Self, ReportError> {
+        // A link stays; what it points to is replaced.
+        let target = if target.is_symlink() {
+            fs::canonicalize(target).map_err(|source| ReportError::io("follow", target, source))?
+        } else {
+            target.to_owned()
+        };
+        let Some(name) = target.file_name().map(|name| name.to_string_lossy().into_owned()) else {
+            return Err(ReportError::NotAFolderName { path: target });
+        };
+        check_replaceable(&target)?;
+        let parent = parent_of(&target);
+        let made: Vec<PathBuf> = parent
+            .ancestors()
+            .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+            .map(Path::to_owned)
+            .collect();
+        let created = fs::create_dir_all(&parent).map_err(|source| ReportError::io("create", &parent, source));
+        match created.and_then(|()| make_beside(&parent, &format!(".tmp-{name}-{}", std::process::id()))) {
+            Ok(temporary) => Ok(Self { target, temporary, made, is_committed: false }),
+            Err(error) => {
+                remove_empty(&made);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes a file of the folder.
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), ReportError> {
+        let is_plain = Path::new(name).file_name().is_some_and(|plain| plain == name);
+        if !is_plain {
+            return Err(ReportError::FileName { name: name.to_owned() });
+        }
+        fs::write(self.temporary.join(name), bytes)
+            .map_err(|source| ReportError::io("write", self.target.join(name), source))
+    }
+
+    /// Puts the folder in its place and returns where that is. An older one is moved aside first and deleted last, and
+    /// moved back if the new one can't take its place.
+    pub fn commit(mut self) -> Result<PathBuf, ReportError> {
+        check_replaceable(&self.target)?;
+        let rename = |from: &Path, to: &Path| fs::rename(from, to);
+        let failed = |source| ReportError::io("put results in", &self.target, source);
+        if self.target.exists() {
+            let name = self.target.file_name().unwrap_or_default().to_string_lossy();
+            let aside = make_beside(&parent_of(&self.target), &format!(".old-{name}-{}", std::process::id()))?;
+            // An empty folder gives way to a renamed one, so that the name is ours from here on.
+            if let Err(source) = rename(&self.target, &aside) {
+                // Nothing was moved; the empty folder is all there is to clear away.
+                drop(fs::remove_dir(&aside));
+                return Err(failed(source));
+            }
+            if let Err(source) = rename(&self.temporary, &self.target) {
+                return Err(match rename(&aside, &self.target) {
+                    Ok(()) => failed(source),
+                    Err(second) => ReportError::io("move the older results back from", &aside, second),
+                });
+            }
+            self.is_committed = true;
+            fs::remove_dir_all(&aside)
+                .map_err(|source| ReportError::io("remove the older results in", &aside, source))?;
+        } else {
+            rename(&self.temporary, &self.target).map_err(failed)?;
+            self.is_committed = true;
+        }
+        Ok(self.target.clone())
+    }
+}
+
+impl Drop for ResultsFolder {
+    fn drop(&mut self) {
+        if !self.is_committed {
+            // There is nobody left to tell; what remains is named `.tmp-…` and harmless.
+            drop(fs::remove_dir_all(&self.temporary));
+            remove_empty(&self.made);
+        }
+    }
+}
+
+/// Removes folders as long as they are empty: others may have come to use them.
+fn remove_empty(folders: &[PathBuf]) {
+    let is_removed = |folder: &PathBuf| fs::remove_dir(folder).is_ok() || !folder.exists();
+    folders.iter().take_while(|folder| is_removed(folder)).for_each(drop);
+}
+
+/// The folder that a path lies in; the current one for a bare name.
+fn parent_of(target: &Path) -> PathBuf {
+    match target.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Makes a folder that wasn't there before: a leftover of the same name is left alone.
+fn make_beside(parent: &Path, name: &str) -> Result<PathBuf, ReportError> {
+    for attempt in 0..100_u32 {
+        let suffix = if attempt == 0 { String::new() } else { format!("-{attempt}") };
+        let path = parent.join(format!("{name}{suffix}"));
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(source) => return Err(ReportError::io("create", path, source)),
+        }
+    }
+    Err(ReportError::io("create", parent.join(name), ErrorKind::AlreadyExists.into()))
+}
+
+/// Whether the target is missing, empty, or one of our own.
+fn check_replaceable(target: &Path) -> Result<(), ReportError> {
+    let mut entries = match fs::read_dir(target) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotADirectory && target.is_file() => {
+            return Err(ReportError::NotOurs { path: target.to_owned() });
+        }
+        Err(source) => return Err(ReportError::io("look into", target, source)),
+    };
+    let is_ours = MARKS.iter().any(|mark| target.join(mark).is_file()) || entries.next().is_none();
+    if is_ours { Ok(()) } else { Err(ReportError::NotOurs { path: target.to_owned() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn nothing_is_seen_before_the_commit_and_everything_after() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("deep/results");
+        let folder = ResultsFolder::create(&target).unwrap();
+        folder.write("a.csv", "1\n").unwrap();
+        folder.write("summary.json", "{}").unwrap();
+        assert!(!target.exists());
+        assert_eq!(folder.commit().unwrap(), target);
+        assert_eq!(names(&target), ["a.csv", "summary.json"]);
+        assert_eq!(names(target.parent().unwrap()), ["results"]);
+    }
+
+    #[test]
+    fn older_results_are_replaced_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("results");
+        for file in ["old.csv", "new.csv"] {
+            let folder = ResultsFolder::create(&target).unwrap();
+            folder.write(file, file).unwrap();
+            folder.write("resolved.toml", "").unwrap();
+            folder.commit().unwrap();
+        }
+        assert_eq!(names(&target), ["new.csv", "resolved.toml"]);
+        assert_eq!(names(place.path()), ["results"]);
+    }
+
+    #[test]
+    fn an_empty_folder_may_be_filled() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = ResultsFolder::create(place.path()).unwrap();
+        folder.write("summary.json", "{}").unwrap();
+        folder.commit().unwrap();
+        assert_eq!(names(place.path()), ["summary.json"]);
+    }
+
+    #[test]
+    fn a_dropped_folder_leaves_the_older_one_alone_and_nothing_behind() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("results");
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("summary.json"), "old").unwrap();
+        let folder = ResultsFolder::create(&target).unwrap();
+        folder.write("summary.json", "new").unwrap();
+        drop(folder);
+        assert_eq!(names(place.path()), ["results"]);
+        assert_eq!(fs::read_to_string(target.join("summary.json")).unwrap(), "old");
+    }
+
+    #[test]
+    fn folders_made_for_a_dropped_one_go_with_it_unless_others_use_them() {
+        let place = tempfile::tempdir().unwrap();
+        drop(ResultsFolder::create(&place.path().join("deep/down/results")).unwrap());
+        assert!(names(place.path()).is_empty());
+        let folder = ResultsFolder::create(&place.path().join("deep/down/results")).unwrap();
+        fs::write(place.path().join("deep/note"), "").unwrap();
+        drop(folder);
+        assert_eq!(names(&place.path().join("deep")), ["note"]);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_ours_is_never_touched() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("thesis");
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("chapter1.tex"), "years of work").unwrap();
+        let message = ResultsFolder::create(&target).unwrap_err().to_string();
+        assert!(message.contains("thesis") && message.contains("\nhint: "), "{message}");
+        assert_eq!(names(place.path()), ["thesis"]);
+        assert_eq!(names(&target), ["chapter1.tex"]);
+    }
+
+    #[test]
+    fn a_folder_that_stops_being_ours_meanwhile_is_not_touched_either() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("results");
+        let folder = ResultsFolder::create(&target).unwrap();
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("mine.txt"), "mine").unwrap();
+        assert!(matches!(folder.commit(), Err(ReportError::NotOurs { .. })));
+        assert_eq!(names(place.path()), ["results"]);
+        assert_eq!(names(&target), ["mine.txt"]);
+    }
+
+    #[test]
+    fn files_and_impossible_names_are_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(matches!(ResultsFolder::create(&file), Err(ReportError::NotOurs { .. })));
+        assert!(matches!(ResultsFolder::create(Path::new("/")), Err(ReportError::NotAFolderName { .. })));
+        assert!(matches!(ResultsFolder::create(&file.join("below")), Err(ReportError::Io { .. })));
+        let folder = ResultsFolder::create(&place.path().join("results")).unwrap();
+        for name in ["../escape", "a/b", "..", ""] {
+            assert!(matches!(folder.write(name, ""), Err(ReportError::FileName { .. })), "{name}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_a_link() {
+        let place = tempfile::tempdir().unwrap();
+        let (real, link) = (place.path().join("real"), place.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let folder = ResultsFolder::create(&link).unwrap();
+        folder.write("summary.json", "{}").unwrap();
+        folder.commit().unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(names(&real), ["summary.json"]);
+    }
+}

@@ -1,0 +1,37 @@
+//! Tables for people, never wider than the screen they are for.
+
+mod grid;
+mod plans;
+mod policies;
+mod statistics;
+
+pub use plans::{comparison_table, plan_table};
+pub use policies::policy_table;
+pub use statistics::statistics_table;
+
+use std::io::IsTerminal;
+
+/// What a table is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Screen {
+    /// Columns that fit.
+    pub width: u16,
+    /// Whether it understands escape sequences and the user wants them.
+    pub is_styled: bool,
+}
+
+impl Screen {
+    /// 80 columns without style: a file, a pipe, a test.
+    pub const PLAIN: Self = Self { width: 80, is_styled: false };
+
+    /// Standard output as it is: its own width and bold print where it is a terminal (without style where `NO_COLOR` is
+    /// set and not empty), else [`Screen::PLAIN`].
+    pub fn of_stdout() -> Self {
+        if !std::io::stdout().is_terminal() {
+            return Self::PLAIN;
+        }
+        let width = comfy_table::Table::new().width().unwrap_or(Self::PLAIN.width);
+        let is_styled = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self { width: width.max(40), is_styled }
+    }
+}

@@ -1,0 +1,258 @@
+//! One plan stage by stage, and several planners side by side.
+
+use super::Screen;
+use super::grid::{Best, Grid, align_right, empty_table, trimmed};
+use crate::model::Recompute;
+use crate::plan::{Plan, Stage};
+use crate::report::figures::{ABSENT, figure, or_absent, percent, scaled};
+use crate::report::plan_report::{ComparedPlanner, PlanReport, StageFootprint};
+use crate::units::format_seconds;
+use comfy_table::{Cell, ContentArrangement};
+use std::fmt::Write as _;
+
+/// A plan for people: what is known about it in a few lines, then a row for each stage.
+pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
+    let plan = &report.planned.plan;
+    let mut table = empty_table(screen);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(screen.width);
+    table.set_header([
+        "replica",
+        "micro\nbatches",
+        "stage",
+        "node",
+        "GPU type",
+        "GPUs",
+        "layers",
+        "peak memory\nof capacity",
+    ]);
+    for (j, replica) in plan.replicas.iter().enumerate() {
+        for (p, stage) in replica.stages.iter().enumerate() {
+            // A replica's own figures stand beside its first stage only.
+            let once = |text: String| if p == 0 { text } else { String::new() };
+            let footprint = report.footprints.get(j).and_then(|replica| replica.get(p));
+            table.add_row([
+                Cell::new(once(j.to_string())),
+                Cell::new(once(replica.micro_batches.to_string())),
+                Cell::new(p),
+                Cell::new(&stage.node),
+                Cell::new(&stage.gpu_type),
+                Cell::new(ranges(&stage.gpus)),
+                Cell::new(layers(stage)),
+                Cell::new(footprint.map_or_else(String::new, memory)),
+            ]);
+        }
+    }
+    align_right(&mut table, [1, 7]);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
+    format!("{}\n{}\n", heading(report, screen), trimmed(&table))
+}
+
+/// What is known about the plan as a whole, in lines that fit.
+fn heading(report: &PlanReport<'_>, screen: Screen) -> String {
+    let (planned, plan) = (report.planned, &report.planned.plan);
+    let replicas = plan.replicas.len();
+    let plural = if replicas == 1 { "replica" } else { "replicas" };
+    let mut shape = vec![
+        format!("{} on {} GPUs", plan.model, plan.world_size()),
+        format!("{replicas} {plural} of {} stages", depths(plan)),
+        format!("tensor parallel {}", plan.tensor_parallel_size),
+        format!("global batch size {}", plan.global_batch_size),
+        format!("micro batch size {}", plan.micro_batch_size),
+        match plan.recompute {
+            Recompute::None => "no recomputation".to_owned(),
+            recompute => format!("{recompute} recomputation"),
+        },
+    ];
+    shape.extend(plan.sequence_parallel.then(|| "sequence parallel".to_owned()));
+    shape.extend([plan.precision.to_string(), schedule(plan).to_owned()]);
+    let figures = [
+        format!("predicted iteration {}", format_seconds(planned.predicted_iteration_s)),
+        format!("lower bound {}", format_seconds(planned.lower_bound_s)),
+        format!("gap {}", percent(planned.gap)),
+        format!("{} tokens/s", or_absent(report.tokens_per_s(), figure)),
+        format!("planned by {} in {}", plan.planner, format_seconds(report.planning_s)),
+    ];
+    format!("{}\n{}", joined(&shape, screen), joined(&figures, screen))
+}
+
+/// Parts with commas between them, a new line where the next one doesn't fit.
+fn joined(parts: &[String], screen: Screen) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for part in parts {
+        let length = part.chars().count();
+        if width > 0 {
+            let fits = width + 2 + length < usize::from(screen.width);
+            text.push_str(if fits { ", " } else { ",\n" });
+            width = if fits { width + 2 } else { 0 };
+        }
+        text.push_str(part);
+        width += length;
+    }
+    text
+}
+
+/// The plans of several planners, one column each; reasons of those that have none stand below.
+pub fn comparison_table(compared: &[ComparedPlanner<'_>], screen: Screen) -> String {
+    let mut grid = Grid {
+        corner: "planner",
+        names: compared.iter().map(|compared| compared.planner.to_owned()).collect(),
+        rows: Vec::new(),
+    };
+    let of = |f: &dyn Fn(&PlanReport<'_>) -> Option<f64>| {
+        compared.iter().map(|c| c.result.as_ref().ok().and_then(f)).collect::<Vec<_>>()
+    };
+    let text = |f: &dyn Fn(&PlanReport<'_>) -> String| {
+        compared.iter().map(|c| c.result.as_ref().map_or_else(|_| ABSENT.to_owned(), f)).collect::<Vec<_>>()
+    };
+    grid.row("tokens/s", Best::Highest, &of(&|r| r.tokens_per_s()), figure);
+    grid.row("predicted iteration", Best::Lowest, &of(&|r| Some(r.planned.predicted_iteration_s)), format_seconds);
+    grid.row("lower bound", Best::Neither, &of(&|r| Some(r.planned.lower_bound_s)), format_seconds);
+    grid.row("gap", Best::Neither, &of(&|r| Some(r.planned.gap)), percent);
+    grid.row("planning time", Best::Neither, &of(&|r| Some(r.planning_s)), format_seconds);
+    grid.row("GPUs in use", Best::Neither, &of(&|r| Some(r.planned.plan.world_size() as f64)), scaled);
+    grid.text_row("tensor parallel", text(&|r| r.planned.plan.tensor_parallel_size.to_string()));
+    grid.text_row("replicas", text(&|r| r.planned.plan.replicas.len().to_string()));
+    grid.text_row("stages, by replica", text(&|r| depths(&r.planned.plan)));
+    grid.text_row("micro batches, by replica", text(&|r| micro_batches(&r.planned.plan)));
+    grid.text_row("micro batch size", text(&|r| r.planned.plan.micro_batch_size.to_string()));
+    grid.text_row("recomputation", text(&|r| r.planned.plan.recompute.to_string()));
+    grid.text_row("fullest GPU", text(&|r| r.fullest().as_ref().map_or_else(String::new, memory)));
+    let mut all = grid.render(screen);
+    for compared in compared {
+        if let Err(error) = &compared.result {
+            writeln!(all, "\n{}: {error}", compared.planner).expect("writing to a string doesn't fail");
+        }
+    }
+    all
+}
+
+fn schedule(plan: &Plan) -> &'static str {
+    match plan.schedule {
+        crate::plan::ScheduleKind::OneForwardOneBackward => "1F1B",
+        crate::plan::ScheduleKind::GPipe => "GPipe",
+    }
+}
+
+fn depths(plan: &Plan) -> String {
+    runs(plan.replicas.iter().map(|replica| replica.stages.len() as u32))
+}
+
+fn micro_batches(plan: &Plan) -> String {
+    runs(plan.replicas.iter().map(|replica| replica.micro_batches))
+}
+
+/// Numbers with repetitions counted: `4 x8, 2` for eight fours and a two.
+fn runs(numbers: impl Iterator<Item = u32>) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((last, times)) if *last == number => *times += 1,
+            _ => runs.push((number, 1)),
+        }
+    }
+    let write = |&(number, times): &(u32, u32)| {
+        if times == 1 { number.to_string() } else { format!("{number} x{times}") }
+    };
+    runs.iter().map(write).collect::<Vec<_>>().join(", ")
+}
+
+/// Indices with neighbours joined: `0-3,6`.
+fn ranges(indices: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &index in indices {
+        match ranges.last_mut() {
+            Some((_, end)) if *end + 1 == index => *end = index,
+            _ => ranges.push((index, index)),
+        }
+    }
+    let write = |&(start, end): &(u32, u32)| if start == end { start.to_string() } else { format!("{start}-{end}") };
+    ranges.iter().map(write).collect::<Vec<_>>().join(",")
+}
+
+fn layers(stage: &Stage) -> String {
+    let last = stage.first_layer + stage.num_layers.max(1) - 1;
+    format!("{}-{last} ({})", stage.first_layer, stage.num_layers)
+}
+
+fn memory(footprint: &StageFootprint) -> String {
+    let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+    format!("{:.1}/{:.1} GB", gigabytes(footprint.peak.total_bytes()), gigabytes(footprint.capacity_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+    use crate::report::plan_report::tests::report;
+
+    #[test]
+    fn a_plan_is_shown_stage_by_stage() {
+        let planned = fixture::planned(true);
+        insta::assert_snapshot!(plan_table(&report(&planned), Screen::PLAIN), @r"
+        gpt3-1.3b on 6 GPUs, 2 replicas of 2, 1 stages, tensor parallel 2,
+        global batch size 16, micro batch size 1, selective recomputation, fp16, 1F1B
+        predicted iteration 8.00 s, lower bound 6.40 s, gap 25.0 %, 4,096 tokens/s,
+        planned by autohet in 125.0 ms
+        ─────────────────────────────────────────────────────────────────────────────
+        replica    micro  stage  node       GPU type  GPUs  layers       peak memory
+                 batches                                                 of capacity
+        ─────────────────────────────────────────────────────────────────────────────
+        0             10  0      a100-80-0  A100-80   0-1   0-12 (13)   10.7/85.9 GB
+                          1      a100-80-0  A100-80   2-3   13-23 (11)   8.8/85.9 GB
+        1              6  0      v100-32-0  V100-32   0-1   0-23 (24)   15.3/34.4 GB
+        ─────────────────────────────────────────────────────────────────────────────
+        ");
+    }
+
+    #[test]
+    fn long_node_names_wrap() {
+        let mut planned = fixture::planned(true);
+        planned.plan.replicas[0].stages[0].node = "europe-west4-b-spot-instance-group-0123456789-abcdef".repeat(2);
+        for width in [60, 80] {
+            let table = plan_table(&report(&planned), Screen { width, is_styled: false });
+            assert!(table.lines().all(|line| line.chars().count() <= usize::from(width)), "{table}");
+        }
+    }
+
+    #[test]
+    fn planners_stand_side_by_side() {
+        let (het, flat) = (fixture::planned(true), fixture::planned(false));
+        let compared = [
+            ComparedPlanner { planner: "autohet", result: Ok(report(&het)) },
+            ComparedPlanner { planner: "megatron", result: Ok(report(&flat)) },
+            ComparedPlanner { planner: "whale", result: Err("no plan fits: needs 213 GB".to_owned()) },
+        ];
+        insta::assert_snapshot!(comparison_table(&compared, Screen::PLAIN), @r"
+        ─────────────────────────────────────────────────────────────────
+         planner                          autohet       megatron   whale
+        ─────────────────────────────────────────────────────────────────
+         tokens/s                           4,096          3,277       -
+         predicted iteration               8.00 s        10.00 s       -
+         lower bound                       6.40 s         8.00 s       -
+         gap                               25.0 %         25.0 %       -
+         planning time                   125.0 ms       125.0 ms       -
+         GPUs in use                            6              4       -
+         tensor parallel                        2              2       -
+         replicas                               2              1       -
+         stages, by replica                  2, 1              2       -
+         micro batches, by replica          10, 6             16       -
+         micro batch size                       1              1       -
+         recomputation                  selective      selective       -
+         fullest GPU                 15.3/34.4 GB   10.7/85.9 GB       -
+        ─────────────────────────────────────────────────────────────────
+
+        whale: no plan fits: needs 213 GB
+        ");
+    }
+
+    #[test]
+    fn repetitions_and_ranges_are_short() {
+        assert_eq!(runs([4, 4, 4, 2].into_iter()), "4 x3, 2");
+        assert_eq!(runs([].into_iter()), "");
+        assert_eq!(ranges(&[0, 1, 2, 3, 6]), "0-3,6");
+        assert_eq!(ranges(&[5]), "5");
+    }
+}
