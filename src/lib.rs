@@ -34,3 +34,7 @@ pub mod elastic;
 pub mod replay;
 
 pub mod report;
+
+pub mod scenario;
+
+pub mod cli;

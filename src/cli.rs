@@ -1,0 +1,65 @@
+//! The command line: arguments resolved once into settings, commands that call the library, exit codes.
+
+mod args;
+mod job;
+mod plan;
+mod replay;
+mod trace;
+
+pub use args::SimArgs;
+
+use args::SimCommand;
+use std::process::ExitCode;
+
+/// The run's own verdict is bad: nothing fits.
+const EXIT_VERDICT: u8 = 1;
+/// The input can't be used.
+const EXIT_INPUT: u8 = 2;
+
+/// What a command ends with where nothing went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    Bad,
+}
+
+/// Runs `autohet-sim`: data on stdout, everything else on stderr.
+pub fn run_sim(args: SimArgs) -> ExitCode {
+    let done = match args.command {
+        None => replay::run(&args.replay),
+        Some(SimCommand::Plan(args)) => plan::run_plan(&args),
+        Some(SimCommand::Compare(args)) => plan::run_compare(&args),
+        Some(SimCommand::Trace(command)) => trace::run(&command),
+    };
+    match done {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::from(EXIT_VERDICT),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let is_verdict = error.downcast_ref::<crate::plan::PlanError>().is_some_and(plan::is_verdict);
+            ExitCode::from(if is_verdict { EXIT_VERDICT } else { EXIT_INPUT })
+        }
+    }
+}
+
+/// Writes to stdout; unlike `println!` it gives back the error when the reader has gone.
+fn print(text: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        stdout.write_all(b"\n")?;
+    }
+    stdout.flush()?;
+    Ok(())
+}
+
+fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
+    print(&serde_json::to_string_pretty(value)?)
+}
+
+/// The reader of stdout has gone, as in `autohet-sim … | head`: not an error.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

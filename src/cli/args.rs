@@ -1,0 +1,214 @@
+//! Arguments of `autohet-sim`.
+
+use crate::model::Precision;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  autohet-sim --trace traces/aws-spot.csv
+  autohet-sim --trace traces/aws-spot.csv --model llama-7b --policies autohet,varuna
+  autohet-sim --trace bamboo.csv --gpu-type V100-16 --gpus-per-node 1 --model gpt3-1.3b
+  autohet-sim --scenario results/aws-spot/resolved.toml --out results/again
+  autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b";
+
+/// Plans and simulates asymmetric 3D-parallel training on heterogeneous spot GPUs.
+///
+/// Without a subcommand it replays a trace of spot nodes under several policies, prints how far each one trained and
+/// what it cost, and writes the details to a folder under results/ with the name of the trace.
+#[derive(Debug, Parser)]
+#[command(name = "autohet-sim", version, after_help = REPLAY_EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct SimArgs {
+    #[command(subcommand)]
+    pub(super) command: Option<SimCommand>,
+    #[command(flatten)]
+    pub(super) replay: ReplayArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum SimCommand {
+    /// Plans training on a cluster and prints the plan.
+    Plan(PlanArgs),
+    /// Puts the plans of several planners side by side, all judged by the simulator.
+    Compare(CompareArgs),
+    /// Makes and measures availability traces.
+    #[command(subcommand)]
+    Trace(TraceCommand),
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    Table,
+    /// For machines.
+    Json,
+}
+
+/// The training job: shared by replays and plans.
+#[derive(Debug, Args)]
+pub(super) struct JobArgs {
+    /// Model preset [default: gpt3-6.7b]
+    #[arg(long, value_name = "NAME")]
+    pub(super) model: Option<String>,
+    /// Samples per optimizer step, over all replicas [default: 512]
+    #[arg(long, value_name = "SAMPLES", allow_negative_numbers = true)]
+    pub(super) global_batch_size: Option<u32>,
+    /// Number format of the matrix products [default: fp16]
+    #[arg(long, value_parser = parse_precision, value_name = "fp32|fp16|bf16")]
+    pub(super) precision: Option<Precision>,
+    /// JSON file of measured layer times, which replace the estimate
+    #[arg(long, value_name = "FILE")]
+    pub(super) profile: Option<PathBuf>,
+    /// Bandwidth of each node's network interface [default: 100]
+    #[arg(long, value_name = "GBIT", allow_negative_numbers = true)]
+    pub(super) nic_gbit_per_s: Option<f64>,
+    /// Latency of each node's network interface [default: 20]
+    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
+    pub(super) nic_latency_us: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReplayArgs {
+    /// Trace of spot nodes: canonical CSV or Bamboo events, recognised by content
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: Option<PathBuf>,
+    /// TOML file of settings; other options go before it
+    #[arg(long, value_name = "FILE")]
+    pub(super) scenario: Option<PathBuf>,
+    /// Policies to replay [default: autohet,varuna,restart]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(super) policies: Option<Vec<String>>,
+    #[command(flatten)]
+    pub(super) job: JobArgs,
+    /// GPU type of nodes for which the trace names none
+    #[arg(long, value_name = "TYPE")]
+    pub(super) gpu_type: Option<String>,
+    /// GPUs of nodes for which the trace gives no number
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub(super) gpus_per_node: Option<u32>,
+    /// Time between checkpoints [default: what costs least for the losses observed]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub(super) checkpoint_interval_s: Option<f64>,
+    /// Folder for the results [default: results/<name of the trace>]
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) out: Option<PathBuf>,
+    /// What to print on stdout: a table, or the summary as JSON
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// Print nothing on stderr but errors
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+}
+
+const PLAN_EXAMPLES: &str = "\
+The cluster is written nodes × GPUs × type, joined by `+`, or as a TOML file of [[nodes]] tables.
+
+Examples:
+  autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b --global-batch-size 512
+  autohet-sim plan --cluster 3x8xV100-16 --model gpt3-1.3b --format json
+  autohet-sim plan --cluster cluster.toml --model llama-7b --planner whale --out plan.json";
+
+#[derive(Debug, Args)]
+#[command(after_help = PLAN_EXAMPLES)]
+pub(super) struct PlanArgs {
+    /// Nodes to plan for: 2x8xA100-80+4x8xH20, or a TOML file
+    #[arg(long, value_name = "MIX|FILE")]
+    pub(super) cluster: String,
+    /// Planner
+    #[arg(long, value_name = "NAME", default_value = "autohet")]
+    pub(super) planner: String,
+    #[command(flatten)]
+    pub(super) job: JobArgs,
+    /// Also write the plan file, to use the plan again
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+    /// Also write one iteration as a timeline for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub(super) perfetto: Option<PathBuf>,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+}
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  autohet-sim compare --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b
+  autohet-sim compare --cluster 1x8xA100-40+2x8xV100-16 --model gpt3-1.3b --planner autohet,whale --format json";
+
+#[derive(Debug, Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub(super) struct CompareArgs {
+    /// Nodes to plan for: 2x8xA100-80+4x8xH20, or a TOML file
+    #[arg(long, value_name = "MIX|FILE")]
+    pub(super) cluster: String,
+    /// Planners [default: all]
+    #[arg(long = "planner", value_name = "NAMES", value_delimiter = ',')]
+    pub(super) planners: Option<Vec<String>>,
+    #[command(flatten)]
+    pub(super) job: JobArgs,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TraceCommand {
+    /// Makes a trace of a heterogeneous spot market from a seed
+    Generate(GenerateArgs),
+    /// Prints what a trace is like: availability, losses, up-times
+    Stats(StatsArgs),
+}
+
+const GENERATE_EXAMPLES: &str = "\
+A pool is written NODESxGPUSxTYPE[@ZONE][:USD_PER_NODE_HOUR]. A settings file (--settings) has a key for every
+parameter of the market; pools from the command line are added to it.
+
+Examples:
+  autohet-sim trace generate --seed 7 --pool 5x8xA100-40@us-east-1a:8.0 --pool 3x8xT4@us-east-1a:2.9 --out market.csv
+  autohet-sim trace generate --seed 7 --hours 72 --pool 16x1xV100-16 > market.csv";
+
+#[derive(Debug, Args)]
+#[command(after_help = GENERATE_EXAMPLES)]
+pub(super) struct GenerateArgs {
+    /// Seed of all randomness [default: 0]
+    #[arg(long, allow_negative_numbers = true)]
+    pub(super) seed: Option<u64>,
+    /// Length of the trace [default: 24]
+    #[arg(long, allow_negative_numbers = true)]
+    pub(super) hours: Option<f64>,
+    /// Equal nodes in one zone; may be repeated
+    #[arg(long = "pool", value_name = "POOL")]
+    pub(super) pools: Vec<String>,
+    /// TOML file of market settings; other options go before it
+    #[arg(long, value_name = "FILE")]
+    pub(super) settings: Option<PathBuf>,
+    /// File to write [default: stdout]
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+}
+
+const STATS_EXAMPLES: &str = "\
+Examples:
+  autohet-sim trace stats traces/aws-spot.csv
+  autohet-sim trace stats traces/*.csv --format json";
+
+#[derive(Debug, Args)]
+#[command(after_help = STATS_EXAMPLES)]
+pub(super) struct StatsArgs {
+    /// Traces
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) traces: Vec<PathBuf>,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+}
+
+fn parse_precision(text: &str) -> Result<Precision, String> {
+    match text {
+        "fp32" => Ok(Precision::Fp32),
+        "fp16" => Ok(Precision::Fp16),
+        "bf16" => Ok(Precision::Bf16),
+        _ => Err("expected fp32, fp16 or bf16".into()),
+    }
+}

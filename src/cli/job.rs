@@ -1,0 +1,78 @@
+//! From arguments to the objects that the library works with.
+
+use super::args::JobArgs;
+use crate::cluster::{Link, NodeDefaults};
+use crate::cost::CostModel;
+use crate::model::ModelSpec;
+use crate::plan::Planner;
+use crate::planner;
+use crate::profile::LayerProfile;
+use crate::scenario::{NetworkSettings, Scenario};
+use crate::suggest;
+use anyhow::anyhow;
+use std::path::Path;
+
+/// Puts the arguments that were given in the scenario's place.
+pub(super) fn apply(args: &JobArgs, scenario: &mut Scenario) {
+    let set = |target: &mut f64, value: Option<f64>| *target = value.unwrap_or(*target);
+    scenario.model = args.model.clone().unwrap_or_else(|| scenario.model.clone());
+    let training = &mut scenario.training;
+    training.global_batch_size = args.global_batch_size.unwrap_or(training.global_batch_size);
+    training.precision = args.precision.unwrap_or(training.precision);
+    scenario.profile = args.profile.clone().or_else(|| scenario.profile.clone());
+    set(&mut scenario.network.nic_gbit_per_s, args.nic_gbit_per_s);
+    set(&mut scenario.network.nic_latency_us, args.nic_latency_us);
+}
+
+/// The cost model of the scenario's model.
+pub(super) fn cost_model(scenario: &Scenario) -> anyhow::Result<CostModel> {
+    let model = ModelSpec::preset(&scenario.model)?;
+    let profile = scenario.profile.as_deref().map(LayerProfile::read).transpose()?;
+    let profile = profile.map(|profile| profile.for_model(&model.name)).transpose()?;
+    Ok(CostModel::new(model, scenario.cost, profile))
+}
+
+/// What nodes have where neither trace nor cluster file says.
+pub(super) fn node_defaults(network: &NetworkSettings) -> NodeDefaults {
+    let nic = Link::from_gbit_per_s(network.nic_gbit_per_s, network.nic_latency_us * 1e-6);
+    NodeDefaults { nic, ..NodeDefaults::default() }
+}
+
+/// The planner of this name.
+pub(super) fn planner(name: &str) -> anyhow::Result<Box<dyn Planner>> {
+    planner::by_name(name).ok_or_else(|| {
+        anyhow!("unknown planner `{name}`\nhint: {}", suggest::hint(name, planner::names().iter().copied()))
+    })
+}
+
+/// Writes files, all of them whole or none at all: each under a temporary name first.
+pub(super) fn write_files(files: &[(&Path, &[u8])]) -> anyhow::Result<()> {
+    let failed = |path: &Path, error: std::io::Error| {
+        anyhow!("cannot write `{}`: {error}\nhint: name a file in a folder that exists and is yours", path.display())
+    };
+    let mut written = Vec::new();
+    for (path, bytes) in files {
+        if path.is_dir() {
+            return Err(failed(path, std::io::ErrorKind::IsADirectory.into()));
+        }
+        written.push((path, write_beside(path, bytes).map_err(|error| failed(path, error))?));
+    }
+    for (path, file) in written {
+        file.persist(path).map_err(|error| failed(path, error.error))?;
+    }
+    Ok(())
+}
+
+/// A temporary file in the folder of `path`, which vanishes unless it's given that name.
+fn write_beside(path: &Path, bytes: &[u8]) -> std::io::Result<tempfile::NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    std::io::Write::write_all(&mut file, bytes)?;
+    // Temporary files are private to their owner; what they become is as public as any new file.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    }
+    Ok(file)
+}

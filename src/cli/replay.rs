@@ -1,0 +1,183 @@
+//! `autohet-sim --trace`: the main job.
+
+use super::args::{Format, ReplayArgs};
+use super::{Verdict, job, print};
+use crate::cluster::{Cluster, GpuSpec};
+use crate::cost::CostModel;
+use crate::elastic::Policy;
+use crate::elastic::checkpoint::CheckpointInterval;
+use crate::elastic::policies;
+use crate::replay::{Replay, ReplaySettings, replay};
+use crate::report::{
+    ResultsFolder, Screen, Summary, SummaryInputs, ledger_csv, perfetto_json, plans_jsonl, policy_table,
+    throughput_svg, timeline_csv,
+};
+use crate::runtime::sim::simulate;
+use crate::scenario::{Scenario, WrittenBy};
+use crate::suggest;
+use crate::trace::{self, NodeEvent, NodeEventKind, OfferDefaults, Trace};
+use crate::units::SimTime;
+use anyhow::anyhow;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+
+pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
+    let scenario = resolve(args)?;
+    let file = scenario.trace.file.clone().ok_or_else(no_trace)?;
+    let policies = scenario.policies.iter().map(|name| policy(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let cost = job::cost_model(&scenario)?;
+    let trace = trace::read(&file)?;
+    let events = cluster_events(&trace, &scenario)?;
+    let name = file.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
+    let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(&name));
+    let folder = ResultsFolder::create(&out)?;
+    if !args.quiet {
+        for note in &trace.notes {
+            eprintln!("{}: {note}", file.display());
+        }
+    }
+    let replay = run_replay(&events, &trace, &policies, &scenario, &cost, args.quiet)?;
+    let summary = Summary::new(&SummaryInputs {
+        trace_name: &name,
+        trace: &trace,
+        model: cost.model(),
+        global_batch_size: scenario.training.global_batch_size,
+        seed: None,
+        replay: &replay,
+    });
+    write_results(&folder, &replay, &summary, &scenario, &cost, &events)?;
+    let written = folder.commit()?;
+    match args.format {
+        Format::Json => print(&summary.to_json())?,
+        Format::Table => print_table(&replay, &scenario, &written)?,
+    }
+    Ok(if replay.policies.iter().any(|outcome| outcome.iterations > 0) { Verdict::Good } else { Verdict::Bad })
+}
+
+fn no_trace() -> anyhow::Error {
+    anyhow!(
+        "no trace was given\nhint: name one, for example `--trace traces/aws-spot.csv`; `--help` shows what else there is"
+    )
+}
+
+/// Scenario file first, then the arguments.
+fn resolve(args: &ReplayArgs) -> anyhow::Result<Scenario> {
+    let mut scenario = args.scenario.as_deref().map(Scenario::read).transpose()?.unwrap_or_default();
+    job::apply(&args.job, &mut scenario);
+    if let Some(policies) = &args.policies {
+        scenario.policies.clone_from(policies);
+    }
+    let trace = &mut scenario.trace;
+    trace.file = args.trace.clone().or_else(|| trace.file.clone());
+    trace.gpu_type = args.gpu_type.clone().or_else(|| trace.gpu_type.clone());
+    trace.gpus_per_node = args.gpus_per_node.or(trace.gpus_per_node);
+    if let Some(seconds) = args.checkpoint_interval_s {
+        scenario.checkpoint.interval = CheckpointInterval::Fixed { seconds };
+    }
+    scenario.written_by =
+        Some(WrittenBy { version: env!("CARGO_PKG_VERSION").into(), commit: env!("AUTOHET_COMMIT").into() });
+    scenario.check()?;
+    Ok(scenario)
+}
+
+fn policy(name: &str) -> anyhow::Result<Policy> {
+    policies::by_name(name)
+        .ok_or_else(|| anyhow!("unknown policy `{name}`\nhint: {}", suggest::hint(name, policies::NAMES)))
+}
+
+fn cluster_events(trace: &Trace, scenario: &Scenario) -> anyhow::Result<Vec<NodeEvent>> {
+    let gpu = scenario.trace.gpu_type.as_deref().map(GpuSpec::lookup).transpose()?;
+    let node = job::node_defaults(&scenario.network);
+    let defaults = OfferDefaults { gpu, gpus_per_node: scenario.trace.gpus_per_node, node };
+    let file = scenario.trace.file.as_deref().unwrap_or(Path::new("trace")).display();
+    trace.cluster_events(&defaults).map_err(|error| anyhow!("`{file}`: {error}"))
+}
+
+/// Replays with a progress bar, which shows itself when it takes more than a second and somebody looks.
+fn run_replay(
+    events: &[NodeEvent],
+    trace: &Trace,
+    policies: &[Policy],
+    scenario: &Scenario,
+    cost: &CostModel,
+    quiet: bool,
+) -> anyhow::Result<Replay> {
+    let total = trace.span * policies.len() as u64;
+    let bar = ProgressBar::with_draw_target(Some(total.0), ProgressDrawTarget::hidden());
+    bar.set_style(ProgressStyle::with_template("replaying {bar:40} {percent}%  {eta} left")?);
+    let shown = !quiet && std::io::stderr().is_terminal();
+    let progress = |passed: SimTime| {
+        bar.inc(passed.0);
+        if shown && bar.is_hidden() && bar.elapsed() > Duration::from_secs(1) {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    };
+    let settings = ReplaySettings {
+        cost,
+        training: &scenario.training,
+        checkpoint: &scenario.checkpoint,
+        reconfiguration: &scenario.reconfiguration,
+    };
+    let replay = replay(events, trace.span, policies, settings, &progress)?;
+    bar.finish_and_clear();
+    Ok(replay)
+}
+
+fn write_results(
+    folder: &ResultsFolder,
+    replay: &Replay,
+    summary: &Summary,
+    scenario: &Scenario,
+    cost: &CostModel,
+    events: &[NodeEvent],
+) -> anyhow::Result<()> {
+    let samples = u64::from(scenario.training.global_batch_size);
+    let tokens_per_iteration = samples * u64::from(cost.model().seq_length);
+    folder.write("resolved.toml", scenario.to_toml())?;
+    folder.write("summary.json", summary.to_json())?;
+    folder.write("timeline.csv", timeline_csv(replay, tokens_per_iteration))?;
+    folder.write("ledger.csv", ledger_csv(replay))?;
+    folder.write("plans.jsonl", plans_jsonl(replay))?;
+    folder.write("throughput.svg", throughput_svg(replay, tokens_per_iteration))?;
+    let first = replay.policies.iter().find_map(|outcome| Some((outcome, outcome.plans.first()?)));
+    if let Some((outcome, planned)) = first {
+        let start = outcome.segments.iter().find(|segment| segment.plan == Some(0)).map(|segment| segment.start);
+        let iteration = simulate(&planned.plan, &nodes_at(start.unwrap_or_default(), events), cost)?;
+        folder.write("iteration.perfetto.json", perfetto_json(&planned.plan, &iteration))?;
+    }
+    Ok(())
+}
+
+/// The nodes that are up at a time, whatever happened to their names before and after.
+fn nodes_at(time: SimTime, events: &[NodeEvent]) -> Cluster {
+    let mut nodes = BTreeMap::new();
+    for event in events.iter().take_while(|event| event.time <= time) {
+        match &event.kind {
+            NodeEventKind::Up(node) => drop(nodes.insert(node.name.clone(), node.clone())),
+            NodeEventKind::Down(name) => drop(nodes.remove(name)),
+            NodeEventKind::Notice(_) => {}
+        }
+    }
+    Cluster { nodes: nodes.into_values().collect() }
+}
+
+fn print_table(replay: &Replay, scenario: &Scenario, written: &Path) -> anyhow::Result<()> {
+    let heading = format!(
+        "{}, global batch of {} samples, {} of trace\n",
+        scenario.model, scenario.training.global_batch_size, replay.span
+    );
+    let mut text = heading + &policy_table(replay, Screen::of_stdout());
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    for outcome in replay.policies.iter().filter(|outcome| outcome.iterations == 0) {
+        let reason = outcome.refusal.as_deref().unwrap_or("no nodes were up");
+        writeln!(text, "{} never trained: {reason}", outcome.policy)?;
+    }
+    writeln!(text, "details: {} (start with throughput.svg)", written.display())?;
+    print(&text)
+}

@@ -1,0 +1,174 @@
+//! Everything that is in force in a replay, in one file: what `--scenario` reads and what `resolved.toml` records.
+//!
+//! Nothing in a replay is random, so a scenario has no seed: the randomness is in the trace, and its generator's seed
+//! stands there.
+
+mod check;
+
+use crate::cost::CostSettings;
+use crate::elastic::checkpoint::CheckpointSettings;
+use crate::elastic::{ReconfigurationSettings, policies};
+use crate::plan::TrainingSettings;
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// A replay's inputs. Every key has a default except the trace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scenario {
+    /// Name of the model preset.
+    pub model: String,
+    /// Policies to replay, side by side.
+    pub policies: Vec<String>,
+    /// File of measured layer times, which replace the estimate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<PathBuf>,
+    /// Who wrote this file; absent where a person did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written_by: Option<WrittenBy>,
+    /// The trace.
+    pub trace: TraceSettings,
+    /// The network between nodes.
+    pub network: NetworkSettings,
+    /// The training job.
+    pub training: TrainingSettings,
+    /// Checkpoints and storage.
+    pub checkpoint: CheckpointSettings,
+    /// What a change of plan costs.
+    pub reconfiguration: ReconfigurationSettings,
+    /// What the cost model takes as given.
+    pub cost: CostSettings,
+}
+
+/// The program that wrote a resolved scenario.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenBy {
+    /// Version of autohet.
+    pub version: String,
+    /// Commit that it was built from.
+    pub commit: String,
+}
+
+/// The trace, and what it leaves open.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TraceSettings {
+    /// The file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// GPU type of nodes for which the trace names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_type: Option<String>,
+    /// GPUs of nodes for which the trace gives no number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus_per_node: Option<u32>,
+}
+
+/// The network interface of every node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetworkSettings {
+    /// Bandwidth per direction.
+    pub nic_gbit_per_s: f64,
+    /// Latency.
+    pub nic_latency_us: f64,
+}
+
+/// Why a scenario can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// The file can't be read.
+    #[error("cannot read the scenario: {0}\nhint: check the path")]
+    Read(#[from] std::io::Error),
+    /// The file isn't a scenario.
+    #[error("`{file}` line {line}, column {column}: {problem}\nhint: `scenarios/aws-spot.toml` shows every key")]
+    Parse {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// What was expected and found.
+        problem: String,
+    },
+    /// A value is out of its range.
+    #[error("`{key}` is `{value}`, expected {expected}\nhint: {hint}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What it can be.
+        expected: String,
+        /// What to do.
+        hint: String,
+    },
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            model: "gpt3-6.7b".into(),
+            policies: policies::NAMES.map(str::to_owned).to_vec(),
+            profile: None,
+            written_by: None,
+            trace: TraceSettings::default(),
+            network: NetworkSettings::default(),
+            training: TrainingSettings::default(),
+            checkpoint: CheckpointSettings::default(),
+            reconfiguration: ReconfigurationSettings::default(),
+            cost: CostSettings::default(),
+        }
+    }
+}
+
+impl Default for NetworkSettings {
+    fn default() -> Self {
+        let nic = crate::cluster::NodeDefaults::default().nic;
+        Self { nic_gbit_per_s: nic.bytes_per_s * 8.0 / 1e9, nic_latency_us: nic.latency_s * 1e6 }
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario file.
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        Self::parse(&fs::read_to_string(path)?, &path.display().to_string())
+    }
+
+    /// Reads a scenario from text; `file` stands for the file in messages.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
+        toml::from_str(text).map_err(|error| {
+            let before = &text[..error.span().map_or(0, |span| span.start)];
+            let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
+            let column = 1 + before.chars().rev().take_while(|c| *c != '\n').count();
+            ScenarioError::Parse { file: file.into(), line, column, problem: error.message().to_owned() }
+        })
+    }
+
+    /// The scenario as a file that gives the same replay again.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a scenario has only keys that TOML can hold")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_survives_the_way_through_its_file() {
+        let scenario = Scenario { model: "llama-7b".into(), ..Scenario::default() };
+        assert_eq!(Scenario::parse(&scenario.to_toml(), "t").unwrap(), scenario);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_place() {
+        let error =
+            Scenario::parse("model = \"gpt3-13b\"\n[training]\n  bacth = 3\n", "t.toml").unwrap_err().to_string();
+        assert!(error.starts_with("`t.toml` line 3, column 3: unknown field `bacth`"), "{error}");
+    }
+}
