@@ -1,0 +1,8 @@
+//! Bad input ends with exit 2, one error that names the place, a hint, and nothing written.
+
+mod clusters;
+mod numbers;
+mod places;
+mod profiles;
+mod settings;
+mod traces;

@@ -1,0 +1,100 @@
+//! Files that can't be read, places that can't be written, and names that mean nothing.
+
+use crate::support::Sandbox;
+use rstest::rstest;
+use std::fs;
+
+#[test]
+fn a_trace_that_is_missing_or_a_folder() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("folder.csv")).unwrap();
+    sandbox.refuses(&["--trace", "none.csv"], &["cannot read the trace `none.csv`"]);
+    sandbox.refuses(&["--trace", "folder.csv"], &["cannot read the trace `folder.csv`"]);
+    sandbox.refuses(&["trace", "stats", "none.csv"], &["`none.csv`"]);
+    sandbox.refuses(&["--quiet"], &["no trace was given", "--trace"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_trace_that_may_not_be_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = Sandbox::with_small_trace();
+    fs::set_permissions(sandbox.path("small.csv"), fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::read(sandbox.path("small.csv")).is_ok() {
+        println!("skipped: this user may read everything");
+        return;
+    }
+    sandbox.refuses(&["--trace", "small.csv"], &["cannot read the trace `small.csv`", "ermission denied"]);
+}
+
+#[test]
+fn a_scenario_or_settings_file_that_is_missing_or_no_text() {
+    let sandbox = Sandbox::new().file("bytes", [0xff, 0xfe, 0x00]);
+    fs::create_dir(sandbox.path("folder")).unwrap();
+    for name in ["none", "folder", "bytes"] {
+        sandbox.refuses(&["--scenario", name], &["cannot read the scenario", name]);
+        sandbox.refuses(&["trace", "generate", "--settings", name], &["cannot read the settings", name]);
+        sandbox.refuses(&["plan", "--cluster", "8xT4", "--profile", name], &["cannot read profile", name]);
+    }
+}
+
+#[test]
+fn a_results_folder_that_is_not_ours_is_left_alone() {
+    let sandbox = Sandbox::with_small_trace();
+    fs::create_dir(sandbox.path("thesis")).unwrap();
+    let sandbox = sandbox.file("thesis/chapter.tex", "years of work");
+    let args = ["--trace", "small.csv", "--model", "bert-large", "--out"];
+    let out = |folder: &'static str| [&args[..], &[folder]].concat();
+    sandbox.refuses(&out("thesis"), &["`thesis`", "isn't a results folder"]);
+    sandbox.refuses(&out("small.csv"), &["`small.csv`"]);
+    sandbox.refuses(&out("small.csv/below"), &["`small.csv/below`", "a part of this path is a file"]);
+    sandbox.refuses(&out("/"), &["`/`"]);
+    assert_eq!(sandbox.read("thesis/chapter.tex"), "years of work");
+}
+
+#[test]
+fn an_error_after_the_results_were_begun_leaves_no_folder_behind() {
+    let sandbox = Sandbox::with_small_trace().file("s.toml", "[training]\nmicro_batch_sizes = [3]\n");
+    let args = ["--quiet", "--scenario", "s.toml", "--trace", "small.csv", "--model", "bert-large"];
+    sandbox.refuses(&args, &["no micro batch size of [3] divides the global batch size `512`"]);
+    sandbox.refuses(&[&args[..], &["--out", "deep/down/results"]].concat(), &["divides"]);
+}
+
+#[test]
+fn files_are_written_all_or_none() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("folder")).unwrap();
+    let plan = ["plan", "--cluster", "8xT4", "--model", "bert-large"];
+    for name in ["none/plan.json", "folder"] {
+        sandbox.refuses(&[&plan[..], &["--out", name]].concat(), &["cannot write", name]);
+        sandbox.refuses(&[&plan[..], &["--out", "good.json", "--perfetto", name]].concat(), &["cannot write", name]);
+        sandbox.refuses(&["trace", "generate", "--pool", "2x8xT4", "--out", name], &["cannot write", name]);
+    }
+}
+
+#[rstest]
+#[case::model(&["--model", "gpt3-6.8b"], &["unknown model `gpt3-6.8b`", "`gpt3-6.7b`"])]
+#[case::policy(&["--policies", "autohet,varona"], &["unknown policy `varona`", "`varuna`"])]
+#[case::no_policy(&["--policies", ""], &["unknown policy ``", "known names: autohet, varuna, restart"])]
+#[case::policy_twice(&["--policies", "varuna,varuna"], &["`policies` is `varuna`", "each policy once"])]
+#[case::gpu_type(&["--gpu-type", "V100-15"], &["unknown GPU type `V100-15`", "`V100-16`"])]
+fn names_in_a_replay(#[case] args: &[&str], #[case] parts: &[&str]) {
+    let trace = ["--trace", "small.csv"];
+    Sandbox::with_small_trace().refuses(&[&trace[..], args].concat(), parts);
+}
+
+#[rstest]
+#[case::model(&["--model", "llama-7"], &["unknown model `llama-7`", "`llama-7b`"])]
+#[case::planner(&["--model", "bert-large", "--planner", "whal"], &["unknown planner `whal`", "`whale`"])]
+#[case::precision(&["--model", "bert-large", "--precision", "bf16"], &["`T4` has no bf16 units"])]
+fn names_in_a_plan(#[case] args: &[&str], #[case] parts: &[&str]) {
+    for command in ["plan", "compare"] {
+        Sandbox::new().refuses(&[&[command, "--cluster", "8xT4"], args].concat(), parts);
+    }
+}
+
+#[test]
+fn a_planner_named_twice() {
+    let args = ["compare", "--cluster", "8xT4", "--model", "bert-large", "--planner", "whale,autohet,whale"];
+    Sandbox::new().refuses(&args, &["planner `whale` is named twice"]);
+}

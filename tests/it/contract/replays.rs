@@ -1,0 +1,150 @@
+//! `autohet-sim --trace` and the results folder.
+
+use super::number;
+use crate::support::{Ran, Sandbox};
+use serde_json::Value;
+
+const FILES: [&str; 7] = [
+    "iteration.perfetto.json",
+    "ledger.csv",
+    "plans.jsonl",
+    "resolved.toml",
+    "summary.json",
+    "throughput.svg",
+    "timeline.csv",
+];
+
+const REPLAY: [&str; 6] = ["--trace", "small.csv", "--model", "bert-large", "--format", "json"];
+
+fn replayed(sandbox: &Sandbox, args: &[&str]) -> Value {
+    let ran: Ran = sandbox.run(args);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+fn files(sandbox: &Sandbox, folder: &str) -> Vec<String> {
+    let all = sandbox.listing().into_iter();
+    let inside = all.filter_map(|path| path.strip_prefix(sandbox.path(folder)).ok().map(std::path::Path::to_owned));
+    inside.map(|path| path.display().to_string()).filter(|name| !name.is_empty()).collect()
+}
+
+/// Checks a summary against the schema and against itself.
+pub(super) fn check_summary(summary: &Value) {
+    let schema: Value = serde_json::from_str(autohet::report::SUMMARY_SCHEMA).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(summary).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    let span_s = number(&summary["trace"], "span_s");
+    for key in ["node_count", "mean_availability", "loss_count"] {
+        number(&summary["trace"], key);
+    }
+    for (name, policy) in summary["policies"].as_object().unwrap() {
+        let ledger = policy["ledger_gpu_s"].as_object().unwrap();
+        let (rows_s, paid_s) =
+            (ledger.values().map(|row| row.as_f64().unwrap()).sum::<f64>(), number(policy, "paid_gpu_s"));
+        assert!((rows_s - paid_s).abs() <= 1e-6 * paid_s.max(1.0), "{name}: {rows_s} of {paid_s}");
+        let tokens = number(policy, "tokens");
+        let samples = number(policy, "iterations") * number(summary, "global_batch_size");
+        assert_eq!((number(policy, "samples"), tokens), (samples, samples * number(summary, "seq_length")));
+        if tokens > 0.0 {
+            assert!((number(policy, "tokens_per_s") - tokens / span_s).abs() <= 1e-9 * tokens);
+            let usd = number(policy, "usd");
+            assert!((number(policy, "usd_per_million_tokens") * tokens / 1e6 - usd).abs() <= 1e-6 * usd.max(1e-9));
+        }
+        if paid_s > 0.0 {
+            assert!(
+                (number(policy, "goodput_share") - number(&policy["ledger_gpu_s"], "useful") / paid_s).abs() < 1e-9
+            );
+        }
+        assert_eq!(policy["recovery_s_mean"].is_null(), policy["recoveries"] == 0);
+    }
+}
+
+#[test]
+fn a_summary_keeps_its_contract() {
+    let sandbox = Sandbox::with_small_trace();
+    let summary = replayed(&sandbox, &REPLAY);
+    check_summary(&summary);
+    assert_eq!(summary["policies"].as_object().unwrap().keys().collect::<Vec<_>>(), ["autohet", "varuna", "restart"]);
+    // By hand: 4 GPUs for 1800 s, and for 720 s and 1200 s; 1.5, 1.5 and 4 USD an hour.
+    assert_eq!(summary["policies"]["restart"]["paid_gpu_s"], 4.0 * (1800.0 + 720.0 + 1200.0));
+    let usd = number(&summary["policies"]["restart"], "usd");
+    assert!((usd - (1.5 * 0.5 + 1.5 * 0.2 + 4.0 / 3.0)).abs() < 1e-9, "{usd}");
+    let trace = &summary["trace"];
+    assert_eq!((trace["format"].as_str(), trace["loss_count"].as_u64()), (Some("canonical"), Some(3)));
+    assert_eq!((number(trace, "span_s"), trace["node_count"].as_u64()), (2400.0, Some(2)));
+    // 720 s and 1200 s of two nodes, 480 s of one and 600 s of the other: (2·720 + 480 + 2·600 + 600) / (2·2400).
+    assert!((number(trace, "mean_availability") - 3720.0 / 4800.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_results_folder_has_every_file_and_they_agree() {
+    let sandbox = Sandbox::with_small_trace();
+    let summary = replayed(&sandbox, &REPLAY);
+    assert_eq!(files(&sandbox, "results/small"), FILES);
+    let file: Value = serde_json::from_str(&sandbox.read("results/small/summary.json")).unwrap();
+    assert_eq!(file, summary);
+    for line in sandbox.read("results/small/plans.jsonl").lines() {
+        serde_json::from_str::<Value>(line).unwrap();
+    }
+    assert!(sandbox.read("results/small/throughput.svg").starts_with("<svg"));
+    let resolved: toml::Table = sandbox.read("results/small/resolved.toml").parse().unwrap();
+    assert_eq!(resolved["model"].as_str(), Some("bert-large"));
+    let timeline: Value = serde_json::from_str(&sandbox.read("results/small/iteration.perfetto.json")).unwrap();
+    assert!(!timeline["traceEvents"].as_array().unwrap().is_empty());
+    // The ledger's table holds the same sums.
+    let ledger = sandbox.read("results/small/ledger.csv");
+    for (name, policy) in summary["policies"].as_object().unwrap() {
+        let rows = ledger.lines().filter(|line| line.starts_with(&format!("{name},"))).count();
+        assert_eq!(rows, policy["ledger_gpu_s"].as_object().unwrap().len(), "{name}");
+    }
+}
+
+#[test]
+fn a_table_is_printed_for_people_and_says_where_the_rest_is() {
+    let ran = Sandbox::with_small_trace().run(&["--trace", "small.csv", "--model", "bert-large", "--out", "here"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for part in ["autohet", "varuna", "restart", "details: here"] {
+        assert!(ran.stdout.contains(part), "{}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains('\u{1b}'));
+    assert!(ran.stderr.starts_with("small.csv: canonical CSV, times in seconds: 2 nodes"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_resolved_scenario_gives_the_same_replay_again() {
+    let sandbox = Sandbox::with_small_trace();
+    let options = ["--policies", "autohet,restart", "--checkpoint-interval-s", "120", "--nic-gbit-per-s", "25"];
+    let first = replayed(&sandbox, &[&REPLAY[..], &options, &["--global-batch-size", "256"]].concat());
+    let resolved = "results/small/resolved.toml";
+    let again = replayed(&sandbox, &["--scenario", resolved, "--out", "again", "--format", "json"]);
+    assert_eq!(again, first);
+    for file in FILES {
+        assert_eq!(sandbox.read(&format!("again/{file}")), sandbox.read(&format!("results/small/{file}")), "{file}");
+    }
+}
+
+#[test]
+fn a_second_run_replaces_the_first() {
+    let sandbox = Sandbox::with_small_trace();
+    replayed(&sandbox, &[&REPLAY[..], &["--out", "here"]].concat());
+    let sandbox = sandbox.file("here/left-over.txt", "of the first run");
+    let second = replayed(&sandbox, &[&REPLAY[..], &["--out", "here", "--policies", "varuna"]].concat());
+    assert_eq!(files(&sandbox, "here"), FILES);
+    let file: Value = serde_json::from_str(&sandbox.read("here/summary.json")).unwrap();
+    assert_eq!(file, second);
+    assert_eq!(sandbox.listing().len(), 2 + FILES.len(), "nothing but the trace and the results");
+}
+
+#[test]
+fn a_replay_in_which_nothing_fits_ends_with_the_verdict() {
+    let text = "time_s,event,node,gpu_type,gpu_count\n0,up,a,T4,1\n600,down,a,,\n";
+    let sandbox = Sandbox::new().file("t.csv", text);
+    let ran = sandbox.run(&["--trace", "t.csv", "--model", "gpt3-1.3b", "--format", "json"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let summary: Value = serde_json::from_str(&ran.stdout).unwrap();
+    check_summary(&summary);
+    assert_eq!(summary["policies"]["autohet"]["ledger_gpu_s"]["waiting"], 600.0);
+    let table = sandbox.run(&["--trace", "t.csv", "--model", "gpt3-1.3b"]);
+    assert!(table.stdout.contains("autohet never trained: no plan fits: "), "{}", table.stdout);
+}

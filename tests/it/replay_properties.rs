@@ -1,0 +1,260 @@
+//! What a replay does on traces made by hand, and what holds on any trace.
+
+use autohet::cost::{CostModel, CostSettings};
+use autohet::elastic::checkpoint::{CheckpointInterval, CheckpointSettings};
+use autohet::elastic::{Cause, policies};
+use autohet::metrics::{Activity, GpuTime};
+use autohet::model::ModelSpec;
+use autohet::plan::TrainingSettings;
+use autohet::replay::{Phase, PolicyOutcome, ReplaySettings, replay};
+use autohet::trace::{OfferDefaults, parse};
+use autohet::units::SimTime;
+use proptest::prelude::*;
+use rstest::rstest;
+use std::fmt::Write as _;
+
+const HEADER: &str = "time_s,event,node,gpu_type,gpu_count\n";
+const POLICIES: [&str; 3] = ["autohet", "varuna", "restart"];
+
+/// A job over which traces are replayed.
+struct Job {
+    model: &'static str,
+    checkpoint_s: f64,
+}
+
+/// Small enough for one GPU to hold all of it.
+const BERT: Job = Job { model: "bert-large", checkpoint_s: 60.0 };
+/// Too large for one T4, small enough for two.
+const GPT: Job = Job { model: "gpt3-1.3b", checkpoint_s: 60.0 };
+
+impl Job {
+    /// Replays the rows, and checks what holds for every replay.
+    fn replay(&self, policy: &str, rows: &str) -> PolicyOutcome {
+        let trace = parse(&format!("{HEADER}{rows}"), "test").unwrap();
+        let events = trace.cluster_events(&OfferDefaults::default()).unwrap();
+        let cost = CostModel::new(ModelSpec::preset(self.model).unwrap(), CostSettings::default(), None);
+        let training = TrainingSettings { global_batch_size: 64, ..TrainingSettings::default() };
+        let interval = CheckpointInterval::Fixed { seconds: self.checkpoint_s };
+        let checkpoint = CheckpointSettings { interval, ..CheckpointSettings::default() };
+        let settings = ReplaySettings {
+            cost: &cost,
+            training: &training,
+            checkpoint: &checkpoint,
+            reconfiguration: &autohet::elastic::ReconfigurationSettings::default(),
+        };
+        let policies = [policies::by_name(policy).unwrap()];
+        let replayed = replay(&events, trace.span, &policies, settings, &|_| {}).unwrap();
+        let outcome = replayed.policies.into_iter().next().unwrap();
+        check(&outcome, trace.span);
+        outcome
+    }
+}
+
+/// Rows of the ledger add up to what was paid, segments follow each other, iterations are counted once.
+fn check(outcome: &PolicyOutcome, span: SimTime) {
+    assert_eq!(outcome.ledger.total(), outcome.paid);
+    let mut at = SimTime::ZERO;
+    for segment in &outcome.segments {
+        assert_eq!(segment.start, at);
+        at = segment.end;
+    }
+    assert_eq!(at, span);
+    let done: u64 = outcome.segments.iter().map(|segment| segment.iterations).sum();
+    assert_eq!(done, outcome.iterations + outcome.iterations_rolled_back);
+    let lost: u64 = outcome.recoveries.iter().map(|recovery| recovery.lost_iterations).sum();
+    assert!(lost <= outcome.iterations_rolled_back);
+    assert_eq!(outcome.samples, 64 * outcome.iterations);
+}
+
+fn seconds(time: u64) -> SimTime {
+    SimTime::SECOND * time
+}
+
+/// GPU time of the longest iteration of any plan used: what one cut-off may cost at most.
+fn one_iteration(outcome: &PolicyOutcome) -> GpuTime {
+    let of = |planned: &autohet::plan::PlannedIteration| {
+        GpuTime::of(planned.plan.world_size() as u32, SimTime::from_seconds(planned.predicted_iteration_s))
+    };
+    outcome.plans.iter().map(|planned| of(planned)).max().unwrap()
+}
+
+fn phases(outcome: &PolicyOutcome) -> Vec<(Phase, SimTime)> {
+    let mut found: Vec<(Phase, SimTime)> = Vec::new();
+    for segment in outcome.segments.iter().filter(|segment| segment.phase != Phase::Checkpointing) {
+        if found.last().is_none_or(|(phase, _)| *phase != segment.phase) {
+            found.push((segment.phase, segment.start));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_node_that_is_not_used_takes_nothing_along() {
+    // The policy `restart` keeps to the nodes of its start.
+    let used = "0,up,a,T4,4\n0,up,b,T4,4\n";
+    let without = BERT.replay("restart", &format!("{used}900,up,z,T4,1\n"));
+    let with = BERT.replay("restart", &format!("{used}100,up,c,T4,4\n500,down,c,,\n900,up,z,T4,1\n"));
+    assert_eq!((with.iterations, with.iterations_rolled_back), (without.iterations, 0));
+    assert!(with.recoveries.is_empty());
+    let idle = |outcome: &PolicyOutcome| outcome.ledger.get(Activity::IdleByPlan);
+    assert_eq!(idle(&with), idle(&without) + GpuTime::of(4, seconds(400)));
+}
+
+#[test]
+fn a_loss_with_all_state_elsewhere_takes_the_iteration_under_way_only() {
+    let outcome = BERT.replay("autohet", "0,up,a,T4,4\n0,up,b,T4,4\n600,down,b,,\n1200,up,z,T4,1\n");
+    let [recovery] = &outcome.recoveries[..] else { panic!("{:?}", outcome.recoveries) };
+    assert_eq!((recovery.cause, recovery.start, recovery.lost_iterations), (Cause::Loss, seconds(600), 0));
+    assert_eq!(recovery.fetched.object_store, 0);
+    assert!(recovery.fetched.own_memory > 0);
+    assert_eq!(outcome.iterations_rolled_back, 0);
+    let lost = outcome.ledger.get(Activity::LostWork);
+    assert!(lost > GpuTime::default() && lost.0 <= 2 * one_iteration(&outcome).0, "two were cut off: {lost:?}");
+}
+
+#[rstest]
+#[case::autohet("autohet")]
+#[case::varuna("varuna")]
+#[case::restart("restart")]
+fn a_loss_of_the_only_copy_goes_back_to_the_last_checkpoint(#[case] policy: &str) {
+    let rows = "0,up,a,T4,4\n900,down,a,,\n1000,up,b,T4,4\n1500,down,b,,\n";
+    let outcome = BERT.replay(policy, rows);
+    let recovery = &outcome.recoveries[0];
+    assert_eq!((recovery.cause, recovery.start), (Cause::Resume, seconds(1000)));
+    assert!(recovery.fetched.object_store > 0 && recovery.fetched.own_memory + recovery.fetched.peers == 0);
+    // No more than an interval and the way of a checkpoint to the object store: 4.7 GB at 9.7 Gbit/s.
+    let lost_s = recovery.lost_iterations as f64 * outcome.plans[0].predicted_iteration_s;
+    assert!(recovery.lost_iterations > 0 && lost_s < 60.0 + 20.0, "{lost_s} s");
+    let never = Job { checkpoint_s: 1e6, ..BERT }.replay(policy, rows);
+    let before: u64 = never.segments.iter().filter(|s| s.end <= seconds(1000)).map(|s| s.iterations).sum();
+    assert_eq!(never.recoveries[0].lost_iterations, before, "without a checkpoint everything is lost");
+}
+
+#[test]
+fn a_second_loss_during_recovery_overtakes_the_first() {
+    let up = "0,up,a,T4,4\n0,up,b,T4,4\n0,up,c,T4,4\n";
+    let outcome = BERT.replay("autohet", &format!("{up}600,down,b,,\n610,down,c,,\n1200,up,z,T4,1\n"));
+    let recovery = &outcome.recoveries[0];
+    assert_eq!((recovery.start, recovery.cause, recovery.attempts_overtaken), (seconds(600), Cause::Loss, 1));
+    assert_eq!(recovery.lost_iterations, 0, "`a` has everything");
+    assert!(recovery.end > seconds(650));
+    let spent = outcome.ledger.get(Activity::Recovery);
+    assert!(spent >= GpuTime::of(4, recovery.end - seconds(600)), "{spent:?}");
+}
+
+#[rstest]
+#[case::autohet("autohet")]
+#[case::varuna("varuna")]
+#[case::restart("restart")]
+fn it_waits_when_nothing_fits_and_goes_on_when_something_does(#[case] policy: &str) {
+    let rows = "0,up,a,T4,1\n300,up,b,T4,4\n900,down,b,,\n1200,up,c,T4,4\n1800,down,c,,\n2000,down,a,,\n";
+    let outcome = GPT.replay(policy, rows);
+    let [waits, starts, trains, waits_again, resumes, trains_again, waits_at_last] = &phases(&outcome)[..] else {
+        panic!("{:?}", phases(&outcome))
+    };
+    assert_eq!((waits, starts), (&(Phase::Waiting, SimTime::ZERO), &(Phase::Recovering, seconds(300))));
+    assert_eq!((trains.0, trains_again.0), (Phase::Training, Phase::Training));
+    assert_eq!((waits_again, resumes), (&(Phase::Waiting, seconds(900)), &(Phase::Recovering, seconds(1200))));
+    assert_eq!(*waits_at_last, (Phase::Waiting, seconds(1800)));
+    assert_eq!(outcome.recoveries[0].cause, Cause::Resume);
+    assert_eq!(outcome.ledger.get(Activity::Waiting), GpuTime::of(1, seconds(300 + 300 + 200)));
+    assert!(outcome.refusal.as_deref().unwrap().contains("no plan fits"), "{:?}", outcome.refusal);
+}
+
+#[rstest]
+#[case::autohet("autohet")]
+#[case::varuna("varuna")]
+#[case::restart("restart")]
+fn what_goes_with_the_last_copies_is_lost_even_if_nothing_comes_after(#[case] policy: &str) {
+    let outcome = BERT.replay(policy, "0,up,a,T4,4\n1000,down,a,,\n1200,up,z,T4,1\n1201,down,z,,\n");
+    let lost = outcome.iterations_rolled_back;
+    assert!(outcome.iterations > 0 && lost > 0, "{} kept, {lost} lost", outcome.iterations);
+    // Checkpoints are a minute apart and take less than one to become durable.
+    assert!(lost <= 1 + (120.0 / outcome.plans[0].predicted_iteration_s) as u64, "{lost} lost");
+}
+
+#[test]
+fn a_notice_leads_to_no_lost_work() {
+    let rows = "0,up,a,T4,4\n0,up,b,T4,4\n600,notice,b,,\n900,down,b,,\n1500,up,z,T4,1\n";
+    let heeding = BERT.replay("autohet", rows);
+    assert_eq!(heeding.recoveries[0].cause, Cause::Notice);
+    assert_eq!((heeding.iterations_rolled_back, heeding.recoveries[0].lost_iterations), (0, 0));
+    // Only the iteration at the end of the trace is cut off.
+    assert!(heeding.ledger.get(Activity::LostWork) <= one_iteration(&heeding));
+    assert!(heeding.recoveries[0].end < seconds(900), "it has left before the node goes");
+    let blind = BERT.replay("varuna", rows);
+    assert!(blind.iterations_rolled_back > 0 && blind.recoveries[0].cause == Cause::Loss);
+}
+
+#[test]
+fn a_trace_may_end_during_recovery() {
+    let outcome = BERT.replay("autohet", "0,up,a,T4,4\n0,up,b,T4,4\n600,down,b,,\n605,up,z,T4,1\n");
+    assert!(outcome.recoveries.is_empty(), "it never ended");
+    let last = outcome.segments.last().unwrap();
+    assert_eq!((last.phase, last.start, last.end), (Phase::Recovering, seconds(600), seconds(605)));
+}
+
+#[rstest]
+#[case::autohet("autohet")]
+#[case::varuna("varuna")]
+#[case::restart("restart")]
+fn all_nodes_may_go_at_once(#[case] policy: &str) {
+    let outcome = BERT.replay(policy, "0,up,a,T4,4\n0,up,b,T4,4\n600,down,a,,\n600,down,b,,\n");
+    assert!(outcome.iterations > 0);
+    assert_eq!(outcome.paid, GpuTime::of(8, seconds(600)));
+    let back = BERT.replay(policy, "0,up,a,T4,4\n600,down,a,,\n600,up,a,T4,4\n1200,down,a,,\n");
+    assert_eq!(back.recoveries.len(), 1, "the same name at the same time is a new, empty node");
+    assert_eq!(back.recoveries[0].fetched.own_memory + back.recoveries[0].fetched.own_disk, 0);
+    assert_eq!(back.paid, GpuTime::of(4, seconds(1200)));
+}
+
+#[rstest]
+#[case::autohet("autohet")]
+#[case::varuna("varuna")]
+#[case::restart("restart")]
+fn short_and_quiet_traces(#[case] policy: &str) {
+    let nothing = BERT.replay(policy, "0,up,a,T4,4\n");
+    assert_eq!((nothing.iterations, nothing.paid), (0, GpuTime::default()));
+    let only_up = BERT.replay(policy, "0,up,a,T4,4\n900,up,b,T4,4\n");
+    assert!(only_up.iterations > 0 && only_up.recoveries.is_empty());
+    assert_eq!(only_up.paid, GpuTime::of(4, seconds(900)));
+    let late = BERT.replay(policy, "1000000,up,a,T4,4\n1000600,down,a,,\n");
+    assert_eq!(late.paid, GpuTime::of(4, seconds(600)));
+    assert!(late.iterations > 0);
+}
+
+/// What happens to one of four nodes: its number, seconds since the last event, and what, if it can.
+type Step = (usize, u64, u8);
+
+/// Rows of a story that holds together.
+fn rows(steps: &[Step]) -> String {
+    let (mut up, mut now, mut text) = ([false; 4], 0, String::new());
+    for &(node, after, what) in steps {
+        now += after;
+        let name = ["a", "b", "c", "d"][node];
+        if !up[node] {
+            let (gpu, count) = [("T4", 4), ("V100-16", 2), ("T4", 1), ("A100-40", 2)][node];
+            writeln!(text, "{now},up,{name},{gpu},{count}").unwrap();
+            up[node] = true;
+        } else if what == 0 {
+            writeln!(text, "{now},notice,{name},,").unwrap();
+        } else {
+            writeln!(text, "{now},down,{name},,").unwrap();
+            up[node] = false;
+        }
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn any_story_is_replayed_to_its_end(
+        steps in prop::collection::vec((0..4_usize, prop_oneof![Just(0), 1..90_u64, 100..900_u64], 0..3_u8), 1..24),
+        policy in prop::sample::select(&POLICIES[..]),
+        large in any::<bool>(),
+    ) {
+        let job = if large { GPT } else { BERT };
+        job.replay(policy, &rows(&steps));
+    }
+}
