@@ -3,8 +3,8 @@
 //! An outer enumeration over tensor-parallel degree, micro-batch size, recompute and number of replicas; for each of
 //! these, three stages: [`grouping`] of units into replicas, mapping of units to stages, and [`balance`] of
 //! layers and micro batches. Unlike the paper's, the stages aren't only solved one after another: the groupings that look
-//! best are improved by a local search that sees the balanced pipelines, and the best plans are executed by the runtime
-//! before one is returned.
+//! best are improved by a local search that sees the balanced pipelines. The best plans are executed by the runtime before
+//! one is returned, and with them the best grids of the [baselines], which are plans like any other.
 //!
 //! What is pruned is pruned by a proven lower bound, which each plan carries.
 
@@ -21,11 +21,12 @@ mod stage_one;
 #[cfg(test)]
 mod tests;
 
+use super::baselines;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
 use outer::Outer;
 use rayon::prelude::*;
 
-/// Most plans that are executed before one is returned.
+/// Most plans of its own that are executed before one is returned.
 const MAX_JUDGED: usize = 3;
 
 /// The planner. `AutoHet::default()` uses SCIP where it's compiled in.
@@ -51,6 +52,17 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// Grids of the baselines that are executed beside the planner's own plans.
+    fn most_grids(self) -> usize {
+        match self {
+            Self::Fast => 0,
+            Self::Search => 1,
+            #[cfg(feature = "scip")]
+            Self::Scip => usize::MAX,
+            Self::Auto => usize::MAX,
+        }
+    }
+
     #[cfg(feature = "scip")]
     fn uses_scip(self) -> bool {
         matches!(self, Self::Auto | Self::Scip)
@@ -68,9 +80,16 @@ impl Planner for AutoHet {
             return Err(PlanError::EmptyCluster);
         }
         let outer = Outer::new(request, self.name())?;
-        let plans = outer.best_plans(self.engine)?;
+        let mut plans = outer.best_plans(self.engine)?;
+        plans.truncate(MAX_JUDGED);
+        for plan in baselines::most_promising(request, self.name(), &outer)?.into_iter().take(self.engine.most_grids())
+        {
+            if !plans.contains(&plan) {
+                plans.push(plan);
+            }
+        }
         // On all cores: a replay re-plans a hundred times, and this is most of it.
-        let judged = plans.par_iter().take(MAX_JUDGED).map(|plan| judge.iteration_s(plan, cluster, cost));
+        let judged = plans.par_iter().map(|plan| judge.iteration_s(plan, cluster, cost));
         let judged = judged.collect::<Result<Vec<f64>, _>>()?;
         let best = judged.into_iter().zip(plans).min_by(|a, b| a.0.total_cmp(&b.0));
         let Some((predicted_iteration_s, plan)) = best else { return Err(shortage::explain(request)) };

@@ -38,8 +38,9 @@ struct ReplicaTimes {
 /// If the plan isn't valid for the cluster.
 pub fn iteration_s(plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<f64, CostError> {
     let mut prices = Prices::new(plan, cluster, cost);
+    let traffic = Traffic::new(plan, &prices);
     let replicas: Vec<ReplicaTimes> =
-        plan.replicas.iter().map(|replica| replica_times(replica, &mut prices)).collect::<Result<_, _>>()?;
+        plan.replicas.iter().map(|replica| replica_times(replica, &traffic, &mut prices)).collect::<Result<_, _>>()?;
     let reduced_s = reduce_gradients(plan, cluster, cost, &replicas);
     let step = |(times, reduced_s): (&ReplicaTimes, &Vec<f64>)| {
         times.optimizer_s.iter().zip(reduced_s).map(|(step_s, reduced_s)| step_s + reduced_s).fold(0.0, f64::max)
@@ -147,7 +148,41 @@ impl<'a> Prices<'a> {
     }
 }
 
-fn replica_times(replica: &Replica, prices: &mut Prices) -> Result<ReplicaTimes, CostError> {
+/// Boundaries of pipelines that cross each node's network interface.
+struct Traffic {
+    /// Activations that leave the node: their gradients come back.
+    leaving: Vec<u32>,
+    /// Activations that enter the node: their gradients go back.
+    entering: Vec<u32>,
+}
+
+impl Traffic {
+    fn new(plan: &Plan, prices: &Prices) -> Self {
+        let nodes = prices.cluster.nodes.len();
+        let mut traffic = Self { leaving: vec![0; nodes], entering: vec![0; nodes] };
+        for pair in plan.replicas.iter().flat_map(|replica| replica.stages.windows(2)) {
+            let (from, to) = (prices.node_of[pair[0].node.as_str()], prices.node_of[pair[1].node.as_str()]);
+            if from != to {
+                traffic.leaving[from.index()] += 1;
+                traffic.entering[to.index()] += 1;
+            }
+        }
+        traffic
+    }
+
+    /// Transfers that share an interface with the one between two nodes: like replicas run in step, so that what crosses
+    /// the same interface in the same direction does so at the same time.
+    fn sharing(&self, from: NodeId, to: NodeId) -> u32 {
+        self.leaving[from.index()].max(self.entering[to.index()])
+    }
+
+    /// Transfers that leave the node in each period: activations forward and gradients back.
+    fn per_period(&self, node: NodeId) -> u32 {
+        self.leaving[node.index()] + self.entering[node.index()]
+    }
+}
+
+fn replica_times(replica: &Replica, traffic: &Traffic, prices: &mut Prices) -> Result<ReplicaTimes, CostError> {
     let (plan, cluster, cost) = (prices.plan, prices.cluster, prices.cost);
     let depth = replica.stages.len();
     let nodes: Vec<NodeId> = replica.stages.iter().map(|stage| prices.node_of[stage.node.as_str()]).collect();
@@ -155,11 +190,16 @@ fn replica_times(replica: &Replica, prices: &mut Prices) -> Result<ReplicaTimes,
     let one_way_s = |pair: &[NodeId]| {
         let mut link = cluster.path(pair[0], pair[1]);
         if pair[0] != pair[1] {
-            link.bytes_per_s /= f64::from(plan.tensor_parallel_size);
+            link.bytes_per_s /= f64::from(plan.tensor_parallel_size * traffic.sharing(pair[0], pair[1]));
         }
         transfer_s(boundary_bytes, link)
     };
     let transfers_s: Vec<f64> = nodes.windows(2).map(one_way_s).collect();
+    let interface_s = |node: &NodeId| {
+        let bytes = boundary_bytes * u64::from(plan.tensor_parallel_size * traffic.per_period(*node));
+        bytes as f64 / cluster.node(*node).nic.bytes_per_s
+    };
+    let busiest_interface_s = nodes.iter().map(interface_s).fold(0.0, f64::max);
     let (mut stage_s, mut backward_s) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
     let (mut layer_backward_s, mut optimizer_s) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
     for (index, (stage, &node)) in replica.stages.iter().zip(&nodes).enumerate() {
@@ -180,7 +220,7 @@ fn replica_times(replica: &Replica, prices: &mut Prices) -> Result<ReplicaTimes,
         optimizer_s.push(cost.optimizer_step_s(&cluster.node(node).gpu, per_gpu, plan.precision));
     }
     let round_trips_s: Vec<f64> = transfers_s.iter().map(|one_way_s| 2.0 * one_way_s).collect();
-    let floor_s = transfers_s.iter().copied().fold(0.0, f64::max);
+    let floor_s = transfers_s.iter().copied().fold(busiest_interface_s, f64::max);
     let pace = Pace {
         fill_s: stage_s.iter().sum::<f64>() + round_trips_s.iter().sum::<f64>(),
         period_s: steady_period_s(&stage_s, &round_trips_s).max(floor_s),

@@ -137,6 +137,27 @@ pub(super) fn best_over(
         return Err(PlanError::EmptyCluster);
     }
     let outer = Outer::new(request, planner)?;
+    let mut best: Option<(f64, Plan)> = None;
+    for (_, plan) in most_promising(request, planner, &outer, grids)? {
+        let time_s = judge.iteration_s(&plan, cluster, cost)?;
+        if best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s) {
+            best = Some((time_s, plan));
+        }
+    }
+    let (predicted_iteration_s, plan) = best.ok_or_else(|| shortage::explain(request))?;
+    let lower_bound_s = outer.lower_bound_s();
+    let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
+    Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap })
+}
+
+/// The grids that are worth executing with their seconds by the closed form, the best first.
+pub(super) fn most_promising(
+    request: &PlanRequest,
+    planner: &'static str,
+    outer: &Outer,
+    grids: impl Fn(&Setting, &[Unit]) -> Vec<Grid>,
+) -> Result<Vec<(f64, Plan)>, PlanError> {
+    let PlanRequest { cluster, cost, .. } = *request;
     let mut ranked: Vec<(f64, usize, Grid)> = Vec::new();
     for (index, setting) in outer.settings().iter().enumerate() {
         let all = listed_units(cluster, setting);
@@ -156,17 +177,8 @@ pub(super) fn best_over(
         }
     }
     plans.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut best: Option<(f64, Plan)> = None;
-    for (_, plan) in plans.into_iter().take(MAX_JUDGED) {
-        let time_s = judge.iteration_s(&plan, cluster, cost)?;
-        if best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s) {
-            best = Some((time_s, plan));
-        }
-    }
-    let (predicted_iteration_s, plan) = best.ok_or_else(|| shortage::explain(request))?;
-    let lower_bound_s = outer.lower_bound_s();
-    let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
-    Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap })
+    plans.truncate(MAX_JUDGED);
+    Ok(plans)
 }
 
 /// Shares of `total` in proportion to `weights`, each at least one, by largest remainder. Needs `total` to be at least the

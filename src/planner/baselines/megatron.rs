@@ -26,7 +26,7 @@ impl Planner for Megatron {
     }
 }
 
-fn grids(setting: &Setting, units: &[Unit]) -> Vec<Grid> {
+pub(super) fn grids(setting: &Setting, units: &[Unit]) -> Vec<Grid> {
     let mut found = Vec::new();
     for depth in 1..=setting.num_layers.min(units.len() as u32) {
         if !setting.num_layers.is_multiple_of(depth) {

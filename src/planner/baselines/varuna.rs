@@ -21,16 +21,17 @@ impl Planner for Varuna {
     }
 
     fn plan(&self, request: &PlanRequest) -> Result<PlannedIteration, PlanError> {
-        let training = TrainingSettings {
-            tensor_parallel_sizes: vec![1],
-            recompute: vec![Recompute::Full],
-            ..request.training.clone()
-        };
+        let training = settings(request.training);
         best_over(&PlanRequest { training: &training, ..*request }, self.name(), grids)
     }
 }
 
-fn grids(setting: &Setting, units: &[Unit]) -> Vec<Grid> {
+/// The part of the space that Varuna knows.
+pub(super) fn settings(training: &TrainingSettings) -> TrainingSettings {
+    TrainingSettings { tensor_parallel_sizes: vec![1], recompute: vec![Recompute::Full], ..training.clone() }
+}
+
+pub(super) fn grids(setting: &Setting, units: &[Unit]) -> Vec<Grid> {
     let mut found = Vec::new();
     for depth in 1..=(setting.num_layers as usize).min(units.len()) {
         let replicas = (units.len() / depth).min(setting.micro_batches as usize);

@@ -26,7 +26,7 @@ impl Planner for Whale {
     }
 }
 
-fn grids(setting: &Setting, units: &[Unit]) -> Vec<Grid> {
+pub(super) fn grids(setting: &Setting, units: &[Unit]) -> Vec<Grid> {
     let memory = |unit: &Unit| setting.classes[unit.class].gpu.memory_bytes;
     let mut by_memory = units.to_vec();
     by_memory.sort_by_key(|unit| std::cmp::Reverse(memory(unit)));
