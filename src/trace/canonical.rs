@@ -7,9 +7,9 @@
 //!   `down` rows, where it stands for a notice so many seconds before, unless a row of its own has given it.
 //! - Rows are in order of time; rows of one time happen in their order.
 
-mod calendar;
 pub(super) mod header;
 
+use super::calendar::Calendar;
 use super::cells::Place;
 use super::error::TraceError;
 use super::membership::Membership;
@@ -17,7 +17,6 @@ use super::rows::{Row, rows};
 use super::{NodeOffer, Trace, TraceEvent, TraceEventKind, TraceFormat};
 use crate::suggest;
 use crate::units::SimTime;
-use calendar::Calendar;
 use header::{Column, Header};
 use std::collections::HashMap;
 
@@ -181,7 +180,7 @@ impl<'a> Reader<'a> {
             return Err(TraceError::TimeRunsBack {
                 file: self.file.to_owned(),
                 line: row.line,
-                column: place.column,
+                column: place.column.to_owned(),
                 found: written.to_owned(),
                 before: previous.written.clone(),
                 before_line: previous.line,
