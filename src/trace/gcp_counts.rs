@@ -134,7 +134,7 @@ mod tests {
         assert_eq!((trace.format, trace.events.len()), (TraceFormat::GcpCounts, 3));
         assert_eq!((trace.events[2].time, trace.span), (SimTime::SECOND * 120, SimTime::SECOND * 240));
         assert!(trace.notes[0].contains("without a zone counted from 2021-12-31T23:59:00"), "{:?}", trace.notes);
-        assert!(trace.notes.iter().any(|note| note.starts_with("samples are 120.00 s apart")), "{:?}", trace.notes);
+        assert!(trace.notes.iter().any(|note| note.starts_with("samples are 2 min 00 s apart")), "{:?}", trace.notes);
     }
 
     #[test]

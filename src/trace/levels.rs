@@ -4,10 +4,11 @@
 //! lowest free number of its pool, so that names stay few: `v100-us-east-1a-003` is a slot, filled by a new node each time.
 
 use super::error::TraceError;
+use super::generator::streams::stream;
 use super::options::{Polarity, ReadOptions, WhichNode};
 use super::{NodeOffer, Trace, TraceEvent, TraceEventKind, TraceFormat};
 use crate::units::{SimTime, format_seconds};
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 use rand_pcg::Pcg64;
 use std::collections::BTreeSet;
 
@@ -64,16 +65,16 @@ impl Levels<'_> {
             self.pools.iter_mut().for_each(invert);
         }
         if self.counts_gpus {
-            self.divide(options.gpus_per_node.unwrap_or(1));
+            self.divide(options.gpus_per_node.unwrap_or(1).max(1));
         }
         let which_node = options.which_node.unwrap_or_default();
         let spacing = spacing(&self.pools);
         let span = self.pools.iter().filter_map(|pool| pool.samples.last()).map(|sample| sample.time).max();
         let mut events = Vec::new();
-        for (index, pool) in (0..).zip(self.pools) {
+        for pool in self.pools {
             let gpu_type = pool.offer.gpu_type.as_ref().or(options.gpu_type.as_ref());
             let name = base_name(gpu_type.map(String::as_str), pool.offer.zone.as_deref());
-            Namer::new(name, pool.offer, which_node, index).walk(&pool.samples, &mut events);
+            Namer::new(name, pool.offer, which_node).walk(&pool.samples, &mut events);
         }
         if events.is_empty() {
             let hint = "if the numbers count what is missing, say so with `--polarity preempted`, or the other way round \
@@ -164,9 +165,9 @@ struct Namer {
 }
 
 impl Namer {
-    fn new(name: String, offer: NodeOffer, which_node: WhichNode, pool: u64) -> Self {
+    fn new(name: String, offer: NodeOffer, which_node: WhichNode) -> Self {
         let seed = if let WhichNode::Random { seed } = which_node { seed } else { 0 };
-        let random = Pcg64::seed_from_u64(seed.wrapping_add(pool.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let random = stream(seed, &format!("which node of {name}"));
         Self { name, offer, which_node, random, up: Vec::new(), free: BTreeSet::new(), next: 0, zone: 0 }
     }
 

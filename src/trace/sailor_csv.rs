@@ -80,6 +80,15 @@ pub(super) fn parse(text: &str, name: &str, options: &ReadOptions) -> Result<Tra
 /// One pool a column of counts.
 fn pools(header: &Row, name: &str) -> Result<Vec<Pool>, TraceError> {
     let mut pools: Vec<Pool> = Vec::new();
+    if header.cells.len() <= BEFORE_COUNTS {
+        return Err(TraceError::Header {
+            file: name.to_owned(),
+            line: header.line,
+            column: "Timestamp".to_owned(),
+            problem: "expected columns of counts after this one, found none".to_owned(),
+            hint: "the header is like `,Timestamp,A100-40_us-central1-a`".to_owned(),
+        });
+    }
     for column in header.cells.iter().skip(BEFORE_COUNTS) {
         let fault = |problem: &str| TraceError::Header {
             file: name.to_owned(),
