@@ -72,7 +72,7 @@ pub(super) struct JobArgs {
 /// What a trace leaves open: shared by everything that reads one.
 #[derive(Debug, Args)]
 pub(super) struct ReadingArgs {
-    /// Format of the trace, such as skypilot or slurm_jobs [default: recognised by content]
+    /// Format of the trace, such as skypilot or slurm-jobs [default: recognised by content]
     #[arg(long, value_name = "FORMAT")]
     pub(super) trace_format: Option<TraceFormat>,
     /// Unit of times that are bare numbers [default: told by their span]

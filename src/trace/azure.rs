@@ -53,12 +53,11 @@ pub(super) fn parse(document: &Document, name: &str) -> Result<Trace, TraceError
             }
             seen.insert(id);
             let loss = loss(&event, time)?;
-            match events.get_mut(id) {
-                Some(known) => (known.loss, known.is_cancelled) = (loss, false),
-                None => {
-                    let machines = machines(&event)?;
-                    events.insert(id.to_owned(), Event { machines, first_seen: time, loss, is_cancelled: false });
-                }
+            if let Some(known) = events.get_mut(id) {
+                (known.loss, known.is_cancelled) = (loss, false);
+            } else {
+                let machines = machines(&event)?;
+                events.insert(id.to_owned(), Event { machines, first_seen: time, loss, is_cancelled: false });
             }
         }
         for (id, event) in &mut events {
@@ -145,7 +144,8 @@ mod tests {
             TraceEventKind::Notice { notice } => format!("notice {}", notice.as_seconds()),
             TraceEventKind::Down => "down".to_owned(),
         };
-        trace.events.iter().map(|e| format!("{} {} {}; ", e.time.as_seconds(), e.node, kind(&e.kind))).collect()
+        let told = |e: &crate::trace::TraceEvent| format!("{} {} {}; ", e.time.as_seconds(), e.node, kind(&e.kind));
+        trace.events.iter().map(told).collect()
     }
 
     #[test]

@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
             return Err(TraceError::TimeRunsBack {
                 file: self.file.to_owned(),
                 line: row.line,
-                column: place.column.to_owned(),
+                column: place.column.into(),
                 found: written.to_owned(),
                 before: previous.written.clone(),
                 before_line: previous.line,

@@ -25,7 +25,7 @@ impl Place<'_> {
         TraceError::Cell {
             file: self.file.to_owned(),
             line: self.line,
-            column: self.column.to_owned(),
+            column: self.column.into(),
             expected: expected.into(),
             found: if found.is_empty() { "nothing".to_owned() } else { format!("`{}`", shown(found)) },
             hint: hint.into(),

@@ -106,7 +106,7 @@ fn counted(text: &str, name: &str) -> Result<Vec<Counted>, TraceError> {
             return Err(TraceError::TimeRunsBack {
                 file: name.to_owned(),
                 line: row.line,
-                column: COLUMNS[0].to_owned(),
+                column: COLUMNS[0].into(),
                 found: cell(0).to_owned(),
                 before: previous.written.clone(),
                 before_line: previous.line,

@@ -91,7 +91,7 @@ pub enum TraceError {
         /// The line, from 1.
         line: u64,
         /// The column's name.
-        column: String,
+        column: Box<str>,
         /// What belongs there.
         expected: String,
         /// What is there, in backticks, or "nothing".
@@ -110,7 +110,7 @@ pub enum TraceError {
         /// The line, from 1.
         line: u64,
         /// The column's name.
-        column: String,
+        column: Box<str>,
         /// The time of this row, as written.
         found: String,
         /// The time of the row before, as written.
@@ -129,7 +129,7 @@ pub enum TraceError {
         /// The line, from 1.
         line: u64,
         /// The column's name.
-        column: String,
+        column: Box<str>,
         /// The node.
         node: String,
         /// The line where it came up.
@@ -147,7 +147,7 @@ pub enum TraceError {
         /// The line, from 1.
         line: u64,
         /// The column's name.
-        column: String,
+        column: Box<str>,
         /// The node.
         node: String,
         /// The event, as written.

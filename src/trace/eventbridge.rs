@@ -1,4 +1,4 @@
-//! What AWS EventBridge says of EC2 instances: interruption warnings of spot instances, and changes of state.
+//! What AWS `EventBridge` says of EC2 instances: interruption warnings of spot instances, and changes of state.
 //!
 //! A warning is a notice, and the loss comes 120 s later (at once where the instance hibernates) unless a change of state
 //! says when. Instances come with `running`, and go with `shutting-down`, `terminated`, `stopping` or `stopped`. The events

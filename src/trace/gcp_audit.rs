@@ -46,9 +46,8 @@ fn sighting(element: &Element) -> Result<Option<Sighting>, TraceError> {
     };
     let is_only_first = element.get("operation.first").is_true() && !element.get("operation.last").is_true();
     Ok(match verb {
-        "preempted" => Some(Sighting::Down),
         "insert" | "start" | "startWithEncryptionKey" | "resume" if !is_only_first => Some(Sighting::Up),
-        "delete" | "stop" | "suspend" | "guestTerminate" | "hostError" => Some(Sighting::Down),
+        "preempted" | "delete" | "stop" | "suspend" | "guestTerminate" | "hostError" => Some(Sighting::Down),
         _ => None,
     })
 }

@@ -109,7 +109,7 @@ fn first_writer(all: Vec<Counted>, name: &str) -> Result<Vec<Counted>, TraceErro
                 return Err(TraceError::TimeRunsBack {
                     file: name.to_owned(),
                     line: row.line,
-                    column: COLUMNS[1].to_owned(),
+                    column: COLUMNS[1].into(),
                     found: row.written,
                     before: first.written.clone(),
                     before_line: first.line,
@@ -127,6 +127,7 @@ mod tests {
     use super::*;
     use crate::trace::parse;
     use rstest::rstest;
+    use std::fmt::Write;
 
     #[test]
     fn dates_times_and_counts_become_levels() {
@@ -144,7 +145,7 @@ mod tests {
             let (hour, minute) = sample.split_once(':').unwrap();
             let minute: u32 = minute.parse().unwrap();
             for later in 0..3 {
-                text += &format!("2021-12-11, {hour}:{:02}:07, {count}\n", minute + later);
+                writeln!(text, "2021-12-11, {hour}:{:02}:07, {count}", minute + later).unwrap();
             }
         }
         let trace = parse(&text, "t").unwrap();

@@ -152,13 +152,12 @@ impl FromStr for WhichNode {
             "oldest" => Ok(Self::Oldest),
             "random" => Ok(Self::Random { seed: 0 }),
             "zone" => Ok(Self::Zone),
-            _ => match word.strip_prefix("random:").and_then(|seed| seed.parse().ok()) {
-                Some(seed) => Ok(Self::Random { seed }),
-                None => {
-                    let known = ["newest", "oldest", "random", "random:SEED", "zone"];
-                    Err(UnknownWord::new("which node goes when a count falls", word, &known))
-                }
-            },
+            _ => {
+                let seed = word.strip_prefix("random:").and_then(|seed| seed.parse().ok());
+                let known = ["newest", "oldest", "random", "random:SEED", "zone"];
+                let unknown = || UnknownWord::new("which node goes when a count falls", word, &known);
+                Ok(Self::Random { seed: seed.ok_or_else(unknown)? })
+            }
         }
     }
 }

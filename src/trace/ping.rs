@@ -1,4 +1,4 @@
-//! An older form of the spot traces that SkyPilot publishes: `index,ISO time,fail`, one row a probe, no header.
+//! An older form of the spot traces that `SkyPilot` publishes: `index,ISO time,fail`, one row a probe, no header.
 //!
 //! The last number is 1 where the probe *failed*, the reverse of the later JSON of the same markets.
 
@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str, name: &str, options: &ReadOptions) -> Result<Tra
             return Err(TraceError::TimeRunsBack {
                 file: name.to_owned(),
                 line: row.line,
-                column: COLUMNS[1].to_owned(),
+                column: COLUMNS[1].into(),
                 found: cell(1).to_owned(),
                 before: before.cells.get(1).unwrap_or_default().to_owned(),
                 before_line: before.line,
@@ -62,7 +62,9 @@ pub(super) fn parse(text: &str, name: &str, options: &ReadOptions) -> Result<Tra
     // One machine is probed: a file in which no probe fails has it up, and one in which all fail never has.
     let polarity = options.polarity.unwrap_or(Polarity::Preempted);
     if polarity == Polarity::Preempted {
-        samples.iter_mut().for_each(|sample| sample.count = 1 - sample.count);
+        for sample in &mut samples {
+            sample.count = 1 - sample.count;
+        }
     }
     let levels = Levels {
         file: name,

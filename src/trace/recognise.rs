@@ -28,12 +28,12 @@ pub enum TraceFormat {
     SailorLevels,
     /// Sailor's counts of GPUs by type and zone (SOSP 2025): a CSV with a column for each.
     SailorCsv,
-    /// SkyPilot's spot traces (NSDI 2024): JSON with `metadata.gap_seconds` and `data`.
+    /// `SkyPilot`'s spot traces (NSDI 2024): JSON with `metadata.gap_seconds` and `data`.
     #[serde(rename = "skypilot")]
     SkyPilot,
     /// Their older form: `index,ISO time,fail`, in which a 1 is a failure.
     PingFailures,
-    /// AWS EventBridge: interruption warnings and changes of state.
+    /// AWS `EventBridge`: interruption warnings and changes of state.
     #[serde(rename = "eventbridge")]
     EventBridge,
     /// `aws ec2 describe-spot-instance-requests`.

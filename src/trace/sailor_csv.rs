@@ -48,7 +48,7 @@ pub(super) fn parse(text: &str, name: &str, options: &ReadOptions) -> Result<Tra
             return Err(TraceError::TimeRunsBack {
                 file: name.to_owned(),
                 line: row.line,
-                column: columns[1].to_owned(),
+                column: columns[1].into(),
                 found: cell(1).to_owned(),
                 before: before.cells.get(1).unwrap_or_default().to_owned(),
                 before_line: before.line,

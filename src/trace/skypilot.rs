@@ -1,4 +1,4 @@
-//! Spot availability as SkyPilot publishes it (Can't Be Late, NSDI 2024): `{"metadata":{"gap_seconds":600},"data":[1,0,…]}`.
+//! Spot availability as `SkyPilot` publishes it (Can't Be Late, NSDI 2024): `{"metadata":{"gap_seconds":600},"data":[1,0,…]}`.
 //!
 //! `data` counts the instances that were available, one number a tick; `prices`, where there, has the price of one
 //! instance for each tick. Other files of the same markets count failures instead: see [`super::ping`].

@@ -69,13 +69,9 @@ impl<'a> Table<'a> {
         if is_none(cell) {
             return Ok(None);
         }
-        match stamp(place, cell) {
-            Ok((time, _)) => Ok(Some(time)),
-            Err(_) => {
-                let hint = "`Unknown` stands for a time that has not come; unset SLURM_TIME_FORMAT";
-                Err(place.wrong("a time like `2026-01-31T18:00:00`", cell, hint))
-            }
-        }
+        let hint = "`Unknown` stands for a time that has not come; unset SLURM_TIME_FORMAT";
+        let wrong = |_| place.wrong("a time like `2026-01-31T18:00:00`", cell, hint);
+        stamp(place, cell).map(|(time, _)| Some(time)).map_err(wrong)
     }
 }
 
