@@ -9,6 +9,7 @@ use crate::cost::CostSettings;
 use crate::elastic::checkpoint::CheckpointSettings;
 use crate::elastic::{ReconfigurationSettings, policies};
 use crate::plan::TrainingSettings;
+use crate::trace::{Polarity, ReadOptions, TimeUnit, TraceFormat, WhichNode};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -58,6 +59,18 @@ pub struct TraceSettings {
     /// The file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
+    /// Its format, where it isn't to be recognised by its content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_format: Option<TraceFormat>,
+    /// The unit of its times, where they are bare numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_unit: Option<TimeUnit>,
+    /// Whether its counts are of nodes that are there or of nodes that are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub polarity: Option<Polarity>,
+    /// Which nodes go when its counts fall.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub which_node: Option<WhichNode>,
     /// GPU type of nodes for which the trace names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_type: Option<String>,
@@ -130,6 +143,20 @@ impl Default for NetworkSettings {
     fn default() -> Self {
         let nic = crate::cluster::NodeDefaults::default().nic;
         Self { nic_gbit_per_s: nic.bytes_per_s * 8.0 / 1e9, nic_latency_us: nic.latency_s * 1e6 }
+    }
+}
+
+impl TraceSettings {
+    /// What the reader of the trace is told.
+    pub fn read_options(&self) -> ReadOptions {
+        ReadOptions {
+            format: self.trace_format,
+            time_unit: self.time_unit,
+            polarity: self.polarity,
+            gpus_per_node: self.gpus_per_node,
+            gpu_type: self.gpu_type.clone(),
+            which_node: self.which_node,
+        }
     }
 }
 

@@ -2,30 +2,50 @@
 //!
 //! A trace is a list of [`TraceEvent`]s in order of time. [`read`] recognises the format of a file by its content, never by
 //! its name; each format has a file of its own and is reached through [`TraceFormat`]. Every reader checks that the story
-//! holds together (nobody leaves who hasn't come), and says in [`Trace::notes`] what it understood.
+//! holds together (nobody leaves who hasn't come), and says in [`Trace::notes`] what it understood. Where a file alone
+//! leaves something open, [`ReadOptions`] tell it.
 //!
 //! [`generator`] makes traces that look like real ones, [`TraceStatistics`] measures either kind, and [`write_canonical`]
 //! writes them for a next run.
 
+mod azure;
 mod bamboo;
+mod calendar;
 mod canonical;
 mod cells;
 mod cluster_events;
+mod counts;
 mod error;
+mod eventbridge;
+mod gcp_audit;
+mod gcp_counts;
 pub mod generator;
+mod json;
+mod levels;
 mod membership;
+mod options;
+mod ping;
+mod prometheus;
 mod recognise;
 mod rows;
+mod sailor_csv;
+mod sailor_levels;
+mod sightings;
+mod skypilot;
+mod slurm;
+mod spot_requests;
 pub mod statistics;
 mod writer;
 
 pub use cluster_events::{NodeEvent, NodeEventKind, OfferDefaults, OfferError};
 pub use error::TraceError;
+pub use options::{Polarity, ReadOptions, TimeUnit, UnknownWord, WhichNode};
 pub use recognise::TraceFormat;
 pub use statistics::TraceStatistics;
 pub use writer::write_canonical;
 
 use crate::units::SimTime;
+use json::Document;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -100,10 +120,19 @@ pub struct NodeOffer {
 ///
 /// [`TraceError`] names the file, the line and the column, what was expected and what was found.
 pub fn read(path: &Path) -> Result<Trace, TraceError> {
+    read_with(path, &ReadOptions::default())
+}
+
+/// Reads a trace file of which `options` say more than its content does.
+///
+/// # Errors
+///
+/// As [`read`]; and where an option means nothing for the format.
+pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Trace, TraceError> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|source| TraceError::Read { file: name.clone(), source })?;
     match std::str::from_utf8(&bytes) {
-        Ok(text) => parse(text, &name),
+        Ok(text) => parse_with(text, &name, options),
         Err(error) => Err(TraceError::not_utf8(&name, &bytes, error.valid_up_to())),
     }
 }
@@ -114,15 +143,97 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
 ///
 /// As [`read`].
 pub fn parse(text: &str, name: &str) -> Result<Trace, TraceError> {
+    parse_with(text, name, &ReadOptions::default())
+}
+
+/// Reads a trace from text, of which `options` say more than its content does.
+///
+/// ```
+/// use autohet::trace::{Polarity, ReadOptions, TraceStatistics, parse_with};
+/// let text = "{\"metadata\": {\"gap_seconds\": 600}, \"data\": [0, 1, 0, 0, 0]}";
+/// let options = ReadOptions { polarity: Some(Polarity::Preempted), ..ReadOptions::default() };
+/// let trace = parse_with(text, "example", &options).unwrap();
+/// assert_eq!(TraceStatistics::of(&trace).mean_availability, 0.75);
+/// ```
+///
+/// # Errors
+///
+/// As [`read_with`].
+pub fn parse_with(text: &str, name: &str, options: &ReadOptions) -> Result<Trace, TraceError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     recognise::check_is_text(text, name)?;
-    match recognise::recognise(text, name)? {
-        TraceFormat::Canonical => canonical::parse(text, name),
-        TraceFormat::BambooEvents => bamboo::parse(text, name),
+    let (format, document) = match options.format {
+        None => recognise::recognise(text, name)?,
+        Some(format) if format.is_json() => (format, Some(Document::parse(text, name)?)),
+        Some(format) => (format, None),
+    };
+    check_options(format, name, options)?;
+    let mut trace = match (format, &document) {
+        (_, Some(document)) => parse_json(format, document, name, options),
+        (TraceFormat::BambooEvents, _) => bamboo::parse(text, name, options),
+        (TraceFormat::ParcaeCounts | TraceFormat::StepCounts, _) => counts::parse(text, name, format, options),
+        (TraceFormat::GcpCounts, _) => gcp_counts::parse(text, name, options),
+        (TraceFormat::PingFailures, _) => ping::parse(text, name, options),
+        (TraceFormat::SailorCsv, _) => sailor_csv::parse(text, name, options),
+        (TraceFormat::SlurmJobs, _) => slurm::jobs::parse(text, name),
+        (TraceFormat::SlurmEvents, _) => slurm::events::parse(text, name),
+        _ => canonical::parse(text, name),
+    }?;
+    trace.fill(options);
+    Ok(trace)
+}
+
+fn parse_json(
+    format: TraceFormat,
+    document: &Document,
+    name: &str,
+    options: &ReadOptions,
+) -> Result<Trace, TraceError> {
+    match format {
+        TraceFormat::SailorLevels => sailor_levels::parse(document, name, options),
+        TraceFormat::SkyPilot => skypilot::parse(document, name, options),
+        TraceFormat::SpotRequests => spot_requests::parse(document, name),
+        TraceFormat::GcpAuditLog => gcp_audit::parse(document, name),
+        TraceFormat::AzureScheduledEvents => azure::parse(document, name),
+        TraceFormat::PrometheusRange => prometheus::parse(document, name),
+        _ => eventbridge::parse(document, name),
+    }
+}
+
+/// Refuses options that would change nothing: whoever gives one expects that it does.
+fn check_options(format: TraceFormat, name: &str, options: &ReadOptions) -> Result<(), TraceError> {
+    let given = [
+        (
+            "--time-unit",
+            options.time_unit.is_some() && !format.has_bare_times(),
+            "whose times have a unit of their own",
+        ),
+        (
+            "--polarity",
+            options.polarity.is_some() && !format.has_counts(),
+            "which says which nodes come and go, not how many are up",
+        ),
+        ("--which-node", options.which_node.is_some() && !format.has_counts(), "which names the nodes that go"),
+    ];
+    match given.into_iter().find(|(_, is_idle, _)| *is_idle) {
+        Some((option, _, why)) => {
+            Err(TraceError::Option { file: name.to_owned(), option, format: format.to_string(), why })
+        }
+        None => Ok(()),
     }
 }
 
 impl Trace {
+    /// Fills in what the file leaves open of its nodes' GPUs.
+    fn fill(&mut self, options: &ReadOptions) {
+        for event in &mut self.events {
+            if let TraceEventKind::Up(offer) = &mut event.kind {
+                offer.gpu_type = offer.gpu_type.take().or_else(|| options.gpu_type.clone());
+                offer.gpu_count = offer.gpu_count.or(options.gpus_per_node);
+            }
+        }
+    }
+
     /// Sorts the events (stably), and puts a summary of them before the notes. `unit` says what the times were taken for.
     fn assemble(
         format: TraceFormat,
@@ -147,74 +258,4 @@ impl Trace {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Whatever the text, there is a trace in order of time or an error with a hint, and never a panic.
-        #[test]
-        fn any_text_is_a_trace_or_an_error(
-            header in prop::sample::select(vec!["", "time_s,event,node,notice_s\n", "time,node,event\n", "0,add,a\n"]),
-            rows in prop::collection::vec(
-                prop_oneof![
-                    "[0-9]{1,3},(up|down|notice|add|remove),[ab](,[0-9]{0,20})?",
-                    "2026-0[0-9]-[0-9]{2}T00:00(Z)?,[ab],(up|down)",
-                    "[0-9a-z,\"#\\r .:-]{0,20}",
-                    "\\PC{0,10}",
-                ],
-                0..6,
-            ),
-        ) {
-            match parse(&(header.to_owned() + &rows.join("\n")), "t") {
-                Ok(trace) => {
-                    prop_assert!(trace.events.is_sorted_by_key(|event| event.time));
-                    prop_assert!(trace.events.iter().all(|event| event.time <= trace.span));
-                    let mut written = Vec::new();
-                    write_canonical(&trace, &mut written).unwrap();
-                    let again = parse(std::str::from_utf8(&written).unwrap(), "t").unwrap();
-                    prop_assert_eq!((again.events, again.span), (trace.events, trace.span));
-                }
-                Err(error) => prop_assert!(error.to_string().contains("\nhint: "), "{}", error),
-            }
-        }
-    }
-
-    #[test]
-    fn a_file_is_read_by_its_content_whatever_its_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("counts.json");
-        fs_err::write(&path, "0,add,a\r\n1000,remove,a").unwrap();
-        let trace = read(&path).unwrap();
-        assert_eq!(trace.format, TraceFormat::BambooEvents);
-        assert_eq!(trace.span, SimTime::SECOND);
-        assert_eq!(
-            trace.notes,
-            [
-                "Bamboo events, times in milliseconds: 1 nodes, 1 at most up at once, observed for 1.00 s, mean availability 1.00"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_missing_file_and_bytes_that_are_no_text_are_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("absent.csv");
-        let message = read(&path).unwrap_err().to_string();
-        assert!(message.contains("absent.csv") && message.contains("hint:"), "{message}");
-
-        let path = folder.path().join("latin1.csv");
-        fs_err::write(&path, b"time_s,event,node\n0,up,caf\xe9\n").unwrap();
-        let message = read(&path).unwrap_err().to_string();
-        assert!(message.contains("line 2: expected UTF-8 text, found the byte 0xe9"), "{message}");
-        assert!(message.contains("hint:"), "{message}");
-    }
-
-    #[test]
-    fn a_trace_survives_json() {
-        let trace = parse("time_s,event,node,gpu_count\n0,up,a,8\n5,notice,a\n9,down,a\n", "t").unwrap();
-        let json = serde_json::to_string(&trace).unwrap();
-        assert_eq!(serde_json::from_str::<Trace>(&json).unwrap(), trace);
-        assert!(json.contains("\"format\":\"canonical\""), "{json}");
-    }
-}
+mod tests;

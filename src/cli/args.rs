@@ -1,6 +1,7 @@
 //! Arguments of `autohet-sim`.
 
 use crate::model::Precision;
+use crate::trace::{Polarity, TimeUnit, TraceFormat, WhichNode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -68,9 +69,32 @@ pub(super) struct JobArgs {
     pub(super) nic_latency_us: Option<f64>,
 }
 
+/// What a trace leaves open: shared by everything that reads one.
+#[derive(Debug, Args)]
+pub(super) struct ReadingArgs {
+    /// Format of the trace, such as skypilot or slurm-jobs [default: recognised by content]
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) trace_format: Option<TraceFormat>,
+    /// Unit of times that are bare numbers [default: told by their span]
+    #[arg(long, value_name = "ms|s|h")]
+    pub(super) time_unit: Option<TimeUnit>,
+    /// What counts count [default: what the format says]
+    #[arg(long, value_name = "available|preempted")]
+    pub(super) polarity: Option<Polarity>,
+    /// Nodes that go when a count falls: newest, oldest, random, random:SEED or zone [default: newest]
+    #[arg(long, value_name = "WHICH")]
+    pub(super) which_node: Option<WhichNode>,
+    /// GPU type of nodes for which the trace names none
+    #[arg(long, value_name = "TYPE")]
+    pub(super) gpu_type: Option<String>,
+    /// GPUs of nodes for which the trace gives no number; counts of GPUs are divided by it
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub(super) gpus_per_node: Option<u32>,
+}
+
 #[derive(Debug, Args)]
 pub(super) struct ReplayArgs {
-    /// Trace of spot nodes: canonical CSV or Bamboo events, recognised by content
+    /// Trace of spot nodes in any of 16 formats, recognised by content (traces/README.md lists them)
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
     /// TOML file of settings; other options go before it
@@ -81,12 +105,8 @@ pub(super) struct ReplayArgs {
     pub(super) policies: Option<Vec<String>>,
     #[command(flatten)]
     pub(super) job: JobArgs,
-    /// GPU type of nodes for which the trace names none
-    #[arg(long, value_name = "TYPE")]
-    pub(super) gpu_type: Option<String>,
-    /// GPUs of nodes for which the trace gives no number
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
-    pub(super) gpus_per_node: Option<u32>,
+    #[command(flatten)]
+    pub(super) reading: ReadingArgs,
     /// Time between checkpoints [default: what costs least for the losses observed]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(super) checkpoint_interval_s: Option<f64>,
@@ -158,6 +178,8 @@ pub(super) enum TraceCommand {
     Generate(GenerateArgs),
     /// Prints what a trace is like: availability, losses, up-times
     Stats(StatsArgs),
+    /// Writes a trace of any known format as canonical CSV
+    Convert(ConvertArgs),
 }
 
 const GENERATE_EXAMPLES: &str = "\
@@ -191,7 +213,8 @@ pub(super) struct GenerateArgs {
 const STATS_EXAMPLES: &str = "\
 Examples:
   autohet-sim trace stats traces/aws-spot.csv
-  autohet-sim trace stats traces/*.csv --format json";
+  autohet-sim trace stats traces/*.csv --format json
+  autohet-sim trace stats probes.csv --polarity preempted --which-node random:7";
 
 #[derive(Debug, Args)]
 #[command(after_help = STATS_EXAMPLES)]
@@ -199,9 +222,32 @@ pub(super) struct StatsArgs {
     /// Traces
     #[arg(required = true, value_name = "FILE")]
     pub(super) traces: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) reading: ReadingArgs,
     /// What to print on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+}
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  autohet-sim trace convert counts.json --gpu-type V100-16 --gpus-per-node 1 --out counts.csv
+  autohet-sim trace convert sacct.txt --gpu-type A100-80 --gpus-per-node 8 > cluster.csv";
+
+#[derive(Debug, Args)]
+#[command(after_help = CONVERT_EXAMPLES)]
+pub(super) struct ConvertArgs {
+    /// Trace
+    #[arg(value_name = "FILE")]
+    pub(super) trace: PathBuf,
+    #[command(flatten)]
+    pub(super) reading: ReadingArgs,
+    /// File to write [default: stdout]
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+    /// Print nothing on stderr but errors
+    #[arg(long, short)]
+    pub(super) quiet: bool,
 }
 
 fn parse_precision(text: &str) -> Result<Precision, String> {

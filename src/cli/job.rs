@@ -1,16 +1,26 @@
 //! From arguments to the objects that the library works with.
 
-use super::args::JobArgs;
+use super::args::{JobArgs, ReadingArgs};
 use crate::cluster::{Link, NodeDefaults};
 use crate::cost::CostModel;
 use crate::model::ModelSpec;
 use crate::plan::Planner;
 use crate::planner;
 use crate::profile::LayerProfile;
-use crate::scenario::{NetworkSettings, Scenario};
+use crate::scenario::{NetworkSettings, Scenario, TraceSettings};
 use crate::suggest;
 use anyhow::anyhow;
 use std::path::Path;
+
+/// What the command line says of the trace, over what the scenario does.
+pub(super) fn apply_reading(args: &ReadingArgs, trace: &mut TraceSettings) {
+    trace.trace_format = args.trace_format.or(trace.trace_format);
+    trace.time_unit = args.time_unit.or(trace.time_unit);
+    trace.polarity = args.polarity.or(trace.polarity);
+    trace.which_node = args.which_node.or(trace.which_node);
+    trace.gpu_type = args.gpu_type.clone().or_else(|| trace.gpu_type.take());
+    trace.gpus_per_node = args.gpus_per_node.or(trace.gpus_per_node);
+}
 
 /// Puts the arguments that were given in the scenario's place.
 pub(super) fn apply(args: &JobArgs, scenario: &mut Scenario) {

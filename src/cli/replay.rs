@@ -30,7 +30,7 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     let file = scenario.trace.file.clone().ok_or_else(no_trace)?;
     let policies = scenario.policies.iter().map(|name| policy(name)).collect::<anyhow::Result<Vec<_>>>()?;
     let cost = job::cost_model(&scenario)?;
-    let trace = trace::read(&file)?;
+    let trace = trace::read_with(&file, &scenario.trace.read_options())?;
     let events = cluster_events(&trace, &scenario)?;
     let name = file.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
     let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(&name));
@@ -71,10 +71,8 @@ fn resolve(args: &ReplayArgs) -> anyhow::Result<Scenario> {
     if let Some(policies) = &args.policies {
         scenario.policies.clone_from(policies);
     }
-    let trace = &mut scenario.trace;
-    trace.file = args.trace.clone().or_else(|| trace.file.clone());
-    trace.gpu_type = args.gpu_type.clone().or_else(|| trace.gpu_type.clone());
-    trace.gpus_per_node = args.gpus_per_node.or(trace.gpus_per_node);
+    scenario.trace.file = args.trace.clone().or_else(|| scenario.trace.file.clone());
+    job::apply_reading(&args.reading, &mut scenario.trace);
     if let Some(seconds) = args.checkpoint_interval_s {
         scenario.checkpoint.interval = CheckpointInterval::Fixed { seconds };
     }

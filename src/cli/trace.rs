@@ -1,11 +1,12 @@
 //! `autohet-sim trace`.
 
-use super::args::{Format, GenerateArgs, StatsArgs, TraceCommand};
+use super::args::{ConvertArgs, Format, GenerateArgs, ReadingArgs, StatsArgs, TraceCommand};
 use super::{Verdict, job, print, print_json};
 use crate::cluster::GpuSpec;
 use crate::report::{Screen, statistics_table};
+use crate::scenario::Scenario;
 use crate::trace::generator::{GeneratorSettings, PoolSettings, generate};
-use crate::trace::{TraceStatistics, read, write_canonical};
+use crate::trace::{ReadOptions, Trace, TraceStatistics, read_with, write_canonical};
 use anyhow::anyhow;
 use std::path::Path;
 
@@ -13,6 +14,7 @@ pub(super) fn run(command: &TraceCommand) -> anyhow::Result<Verdict> {
     match command {
         TraceCommand::Generate(args) => run_generate(args),
         TraceCommand::Stats(args) => run_stats(args),
+        TraceCommand::Convert(args) => run_convert(args),
     }
 }
 
@@ -27,13 +29,37 @@ fn run_generate(args: &GenerateArgs) -> anyhow::Result<Verdict> {
         GpuSpec::lookup(&pool.gpu_type)?;
     }
     let trace = generate(&settings)?;
+    write(&trace, args.out.as_deref())
+}
+
+/// Writes canonical CSV to a file or to stdout.
+fn write(trace: &Trace, out: Option<&Path>) -> anyhow::Result<Verdict> {
     let mut text = Vec::new();
-    write_canonical(&trace, &mut text)?;
-    match &args.out {
+    write_canonical(trace, &mut text)?;
+    match out {
         Some(path) => job::write_files(&[(path, &text)])?,
         None => print(&String::from_utf8(text)?)?,
     }
     Ok(Verdict::Good)
+}
+
+fn run_convert(args: &ConvertArgs) -> anyhow::Result<Verdict> {
+    let trace = read_with(&args.trace, &read_options(&args.reading)?)?;
+    if !args.quiet {
+        for note in &trace.notes {
+            eprintln!("{}: {note}", args.trace.display());
+        }
+    }
+    write(&trace, args.out.as_deref())
+}
+
+/// The options, with the checks that a replay makes.
+fn read_options(args: &ReadingArgs) -> anyhow::Result<ReadOptions> {
+    let mut scenario = Scenario::default();
+    job::apply_reading(args, &mut scenario.trace);
+    scenario.check()?;
+    scenario.trace.gpu_type.as_deref().map(GpuSpec::lookup).transpose()?;
+    Ok(scenario.trace.read_options())
 }
 
 fn read_settings(path: &Path) -> anyhow::Result<GeneratorSettings> {
@@ -48,16 +74,25 @@ fn read_settings(path: &Path) -> anyhow::Result<GeneratorSettings> {
 }
 
 fn run_stats(args: &StatsArgs) -> anyhow::Result<Verdict> {
+    let options = read_options(&args.reading)?;
     let mut all = Vec::new();
+    let mut notes = Vec::new();
     for path in &args.traces {
-        let trace = read(path)?;
+        let trace = read_with(path, &options)?;
+        notes.push(trace.notes.clone());
         all.push((path.display().to_string(), trace.format, TraceStatistics::of(&trace)));
     }
     match args.format {
-        Format::Table => print(&statistics_table(&all, Screen::of_stdout()))?,
+        Format::Table => {
+            // The table says what the first note of each says.
+            for ((file, ..), notes) in all.iter().zip(&notes) {
+                notes.iter().skip(1).for_each(|note| eprintln!("{file}: {note}"));
+            }
+            print(&statistics_table(&all, Screen::of_stdout()))?;
+        }
         Format::Json => {
-            let entry = |(file, format, statistics): &(String, _, TraceStatistics)| serde_json::json!({ "file": file, "format": format, "statistics": statistics });
-            print_json(&all.iter().map(entry).collect())?;
+            let entry = |((file, format, statistics), notes): (&(String, _, TraceStatistics), &Vec<String>)| serde_json::json!({ "file": file, "format": format, "notes": notes, "statistics": statistics });
+            print_json(&all.iter().zip(&notes).map(entry).collect())?;
         }
     }
     Ok(Verdict::Good)

@@ -6,6 +6,7 @@
 use super::cells::Place;
 use super::error::TraceError;
 use super::membership::Membership;
+use super::options::{ReadOptions, TimeUnit};
 use super::rows::rows;
 use super::{NodeOffer, Trace, TraceEvent, TraceEventKind, TraceFormat};
 use crate::suggest;
@@ -31,8 +32,9 @@ struct Change {
 }
 
 /// Reads the whole text.
-pub(super) fn parse(text: &str, name: &str) -> Result<Trace, TraceError> {
-    let mut changes = changes(text, name)?;
+pub(super) fn parse(text: &str, name: &str, options: &ReadOptions) -> Result<Trace, TraceError> {
+    let unit = options.time_unit.unwrap_or(TimeUnit::Milliseconds);
+    let mut changes = changes(text, name, unit)?;
     let mut notes = Vec::new();
     if !changes.is_sorted_by_key(|change| change.time) {
         changes.sort_by_key(|change| change.time);
@@ -58,11 +60,11 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Trace, TraceError> {
             "{returned} rows add a name again that was removed before, which this format doesn't usually do"
         ));
     }
-    Ok(Trace::assemble(TraceFormat::BambooEvents, "milliseconds", events, span, notes))
+    Ok(Trace::assemble(TraceFormat::BambooEvents, unit.plural(), events, span, notes))
 }
 
 /// The rows, in the order of the file.
-fn changes(text: &str, name: &str) -> Result<Vec<Change>, TraceError> {
+fn changes(text: &str, name: &str, unit: TimeUnit) -> Result<Vec<Change>, TraceError> {
     let mut changes = Vec::new();
     for row in rows(text, name)? {
         let at = |column: usize| Place { file: name, line: row.line, column: COLUMNS[column] };
@@ -73,7 +75,10 @@ fn changes(text: &str, name: &str) -> Result<Vec<Change>, TraceError> {
         }
         changes.push(Change {
             line: row.line,
-            time: at(0).milliseconds(cell(0))?,
+            time: match unit {
+                TimeUnit::Milliseconds => at(0).milliseconds(cell(0))?,
+                _ => Place { column: "time", ..at(0) }.time_in(cell(0), unit)?,
+            },
             is_add: is_add(at(1), cell(1))?,
             node: at(2).text(cell(2), "the node's name")?,
         });
@@ -101,6 +106,7 @@ fn is_add(place: Place, cell: &str) -> Result<bool, TraceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::{parse, parse_with};
     use rstest::rstest;
 
     #[test]
@@ -115,6 +121,15 @@ mod tests {
         );
         assert_eq!(trace.span, SimTime::SECOND * 60);
         assert_eq!(trace.notes.len(), 1);
+    }
+
+    #[test]
+    fn an_option_gives_another_unit() {
+        let options = ReadOptions { time_unit: Some(TimeUnit::Hours), ..ReadOptions::default() };
+        let trace = parse_with("0,add,a\n1.5,remove,a\n", "t", &options).unwrap();
+        assert_eq!(trace.span, SimTime::SECOND * 5400);
+        let message = parse_with("0,add,a\n-1,remove,a\n", "t", &options).unwrap_err().to_string();
+        assert!(message.contains("line 2, column `time`: expected hours from 0 to 100 years"), "{message}");
     }
 
     #[test]

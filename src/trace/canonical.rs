@@ -2,14 +2,15 @@
 //!
 //! - Columns come in any order; `time` (ISO 8601) may stand for `time_s`; lines that start with `#` are comments.
 //! - Events are `up`, `notice`, `down`, in any letter case, or the words that clouds use for them (see [`EVENTS`]).
+//! - `end`, of no node, says that the trace was observed until then, where nothing happens at its end.
 //! - What describes a node counts on `up` rows and is ignored on others; an empty cell leaves it open.
 //! - `notice_s` counts on `notice` rows (the time until the loss; left out, it is taken from the node's next `down`) and on
 //!   `down` rows, where it stands for a notice so many seconds before, unless a row of its own has given it.
 //! - Rows are in order of time; rows of one time happen in their order.
 
-mod calendar;
 pub(super) mod header;
 
+use super::calendar::Calendar;
 use super::cells::Place;
 use super::error::TraceError;
 use super::membership::Membership;
@@ -17,7 +18,6 @@ use super::rows::{Row, rows};
 use super::{NodeOffer, Trace, TraceEvent, TraceEventKind, TraceFormat};
 use crate::suggest;
 use crate::units::SimTime;
-use calendar::Calendar;
 use header::{Column, Header};
 use std::collections::HashMap;
 
@@ -26,10 +26,12 @@ enum Event {
     Up,
     Notice,
     Down,
+    /// Nothing happens, and the trace lasts until here.
+    End,
 }
 
 /// The words for each event.
-const EVENTS: [(&str, Event); 11] = [
+const EVENTS: [(&str, Event); 12] = [
     ("up", Event::Up),
     ("add", Event::Up),
     ("launched", Event::Up),
@@ -41,6 +43,7 @@ const EVENTS: [(&str, Event); 11] = [
     ("preempted", Event::Down),
     ("terminated", Event::Down),
     ("interrupted", Event::Down),
+    ("end", Event::End),
 ];
 
 /// Times before this without an event suggest that the file counts from somewhere else, such as 1970.
@@ -107,6 +110,9 @@ impl<'a> Reader<'a> {
         let time = self.time(row)?;
         let written = self.header.cell(row, Column::Event);
         let event = event(self.place(row, Column::Event), written)?;
+        if event == Event::End {
+            return Ok(());
+        }
         let place = self.place(row, Column::Node);
         let node = place.text(self.header.cell(row, Column::Node), "the node's name")?;
         match event {
@@ -124,6 +130,7 @@ impl<'a> Reader<'a> {
                 self.push(time, node, TraceEventKind::Notice { notice: notice.unwrap_or_default() });
             }
             Event::Down => self.down(row, time, node, written)?,
+            Event::End => {}
         }
         Ok(())
     }
@@ -181,7 +188,7 @@ impl<'a> Reader<'a> {
             return Err(TraceError::TimeRunsBack {
                 file: self.file.to_owned(),
                 line: row.line,
-                column: place.column,
+                column: place.column.into(),
                 found: written.to_owned(),
                 before: previous.written.clone(),
                 before_line: previous.line,

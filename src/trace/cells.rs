@@ -1,6 +1,7 @@
 //! Typed cells: the same checks and the same messages for every format.
 
 use super::error::{TraceError, shown};
+use super::options::TimeUnit;
 use crate::units::SimTime;
 use std::str::FromStr;
 
@@ -15,7 +16,7 @@ const MOST_GPUS: u32 = 1024;
 pub(super) struct Place<'a> {
     pub file: &'a str,
     pub line: u64,
-    pub column: &'static str,
+    pub column: &'a str,
 }
 
 impl Place<'_> {
@@ -24,7 +25,7 @@ impl Place<'_> {
         TraceError::Cell {
             file: self.file.to_owned(),
             line: self.line,
-            column: self.column,
+            column: self.column.into(),
             expected: expected.into(),
             found: if found.is_empty() { "nothing".to_owned() } else { format!("`{}`", shown(found)) },
             hint: hint.into(),
@@ -59,6 +60,14 @@ impl Place<'_> {
         }
     }
 
+    /// A time in `unit`, from zero to a century.
+    pub fn time_in(self, cell: &str, unit: TimeUnit) -> Result<SimTime, TraceError> {
+        let expected = format!("{} from 0 to 100 years", unit.plural());
+        let most = LATEST.as_seconds() / unit.seconds();
+        let time = self.number(cell, &expected, most, "times are in the unit that `--time-unit` says")?;
+        Ok(SimTime::from_seconds(time * unit.seconds()))
+    }
+
     /// A price of zero or more.
     pub fn price_usd_per_hour(self, cell: &str) -> Result<f64, TraceError> {
         self.number(
@@ -81,7 +90,20 @@ impl Place<'_> {
         }
     }
 
-    fn number(self, cell: &str, expected: &str, most: f64, hint: &str) -> Result<f64, TraceError> {
+    /// A whole number of `what`, from zero.
+    pub fn count(self, cell: &str, most: u32, what: &str) -> Result<u32, TraceError> {
+        match u32::from_str(cell) {
+            Ok(count) if count <= most => Ok(count),
+            _ => Err(self.wrong(
+                format!("a whole number of {what} from 0 to {most}"),
+                cell,
+                format!("counts are of {what} that are up"),
+            )),
+        }
+    }
+
+    /// A number from zero to `most`.
+    pub fn number(self, cell: &str, expected: &str, most: f64, hint: &str) -> Result<f64, TraceError> {
         match f64::from_str(cell) {
             // Adding zero turns a minus zero into zero.
             Ok(number) if (0.0..=most).contains(&number) => Ok(number + 0.0),

@@ -42,8 +42,9 @@ pub enum TraceError {
     /// The content fits no known format.
     #[error(
         "`{file}` line {line}: expected the start of a known trace format, found `{found}`\nhint: known are the canonical \
-         CSV (header `time_s,event,node[,gpu_type,gpu_count,zone,price_usd_per_hour,notice_s]`) and Bamboo events (rows \
-         like `1440000,remove,node13`)"
+         CSV (header `time_s,event,node[,gpu_type,gpu_count,zone,price_usd_per_hour,notice_s]`), {}; name a format with \
+         `--trace-format` to see what it misses",
+        super::TraceFormat::further()
     )]
     Unrecognised {
         /// The file.
@@ -90,7 +91,7 @@ pub enum TraceError {
         /// The line, from 1.
         line: u64,
         /// The column's name.
-        column: &'static str,
+        column: Box<str>,
         /// What belongs there.
         expected: String,
         /// What is there, in backticks, or "nothing".
@@ -109,7 +110,7 @@ pub enum TraceError {
         /// The line, from 1.
         line: u64,
         /// The column's name.
-        column: &'static str,
+        column: Box<str>,
         /// The time of this row, as written.
         found: String,
         /// The time of the row before, as written.
@@ -128,7 +129,7 @@ pub enum TraceError {
         /// The line, from 1.
         line: u64,
         /// The column's name.
-        column: &'static str,
+        column: Box<str>,
         /// The node.
         node: String,
         /// The line where it came up.
@@ -146,13 +147,83 @@ pub enum TraceError {
         /// The line, from 1.
         line: u64,
         /// The column's name.
-        column: &'static str,
+        column: Box<str>,
         /// The node.
         node: String,
         /// The event, as written.
         event: String,
         /// The line where it last went down, if it was ever up.
         down_line: Option<u64>,
+    },
+    /// A part of a JSON file doesn't hold what it must.
+    #[error("`{file}`{at}: expected {expected}, found {found}\nhint: {hint}")]
+    Element {
+        /// The file.
+        file: String,
+        /// The element and the key, after a space.
+        at: String,
+        /// What belongs there.
+        expected: String,
+        /// What is there, in backticks, or "nothing".
+        found: String,
+        /// What to do.
+        hint: String,
+    },
+    /// The text starts like JSON and isn't.
+    #[error(
+        "`{file}` line {line}, column {column}: {problem}\nhint: the file starts like JSON: check that it is whole"
+    )]
+    Json {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The file was understood, and there is never a node in it.
+    #[error("`{file}`: expected at least one node that is up at some time, found none in {format}\nhint: {hint}")]
+    NoNodes {
+        /// The file.
+        file: String,
+        /// The format that was recognised.
+        format: String,
+        /// What to do.
+        hint: String,
+    },
+    /// The file holds prices, from which no node comes or goes.
+    #[error(
+        "`{file}`: expected when nodes come and go, found an AWS price history, which has prices only and makes no \
+         losses\nhint: give a trace of availability; no bid is assumed, so prices alone take no node away"
+    )]
+    PricesOnly {
+        /// The file.
+        file: String,
+    },
+    /// Numbers that may be of more than one unit.
+    #[error(
+        "`{file}`: expected times of which the unit shows, found {found}\nhint: say what they are with `--time-unit ms`, \
+         `--time-unit s` or `--time-unit h`"
+    )]
+    UnclearUnit {
+        /// The file.
+        file: String,
+        /// The times.
+        found: String,
+    },
+    /// An option that this format has no use for.
+    #[error("`{file}`: `{option}` means nothing for {format}, {why}\nhint: leave the option out")]
+    Option {
+        /// The file.
+        file: String,
+        /// The option.
+        option: &'static str,
+        /// The format.
+        format: String,
+        /// Why.
+        why: &'static str,
     },
 }
 

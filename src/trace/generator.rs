@@ -25,7 +25,7 @@
 mod market;
 mod notation;
 mod settings;
-mod streams;
+pub(super) mod streams;
 
 pub use settings::{GeneratorError, GeneratorSettings, PoolSettings};
 

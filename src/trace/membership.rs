@@ -35,7 +35,7 @@ impl Membership {
             Some(old) if old.is_up => Err(TraceError::UpTwice {
                 file: place.file.to_owned(),
                 line: place.line,
-                column: place.column,
+                column: place.column.into(),
                 node: shown(name),
                 since_line: old.line,
             }),
@@ -61,7 +61,7 @@ impl Membership {
         let not_up = |down_line| TraceError::NotUp {
             file: place.file.to_owned(),
             line: place.line,
-            column: place.column,
+            column: place.column.into(),
             node: shown(name),
             event: shown(event),
             down_line,

@@ -5,7 +5,7 @@ use super::{NodeOffer, Trace, TraceEventKind};
 use crate::units::SimTime;
 use std::io;
 
-/// Writes `trace` as canonical CSV, one row an event, with every column.
+/// Writes `trace` as canonical CSV, one row an event, with every column; a row `end` where it lasts beyond its last event.
 ///
 /// Reading it back gives the same events and the same span: times are exact decimal seconds, which a reader's float keeps to
 /// the nanosecond for the first hundred days.
@@ -34,6 +34,9 @@ pub fn write_canonical(trace: &Trace, out: impl io::Write) -> io::Result<()> {
             &notice.map_or(String::new(), decimal_seconds),
         ])?;
     }
+    if trace.events.last().is_none_or(|last| last.time < trace.span) {
+        writer.write_record([&decimal_seconds(trace.span), "end", "", "", "", "", "", ""])?;
+    }
     writer.flush()
 }
 
@@ -61,6 +64,14 @@ mod tests {
         let trace = parse(text, "t").unwrap();
         let mut written = Vec::new();
         write_canonical(&trace, &mut written).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), text);
+    }
+
+    #[test]
+    fn what_lasts_beyond_its_events_has_an_end() {
+        let text = "time_s,event,node,gpu_type,gpu_count,zone,price_usd_per_hour,notice_s\n0,up,a,,,,,\n60,end,,,,,,\n";
+        let mut written = Vec::new();
+        write_canonical(&parse(text, "t").unwrap(), &mut written).unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), text);
     }
 

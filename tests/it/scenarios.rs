@@ -3,6 +3,18 @@
 use autohet::scenario::{Scenario, TraceSettings};
 use std::path::{Path, PathBuf};
 
+/// Keys without a default, which stand there as comments.
+const OPTIONAL: [&str; 8] = [
+    "profile",
+    "trace_format",
+    "time_unit",
+    "polarity",
+    "which_node",
+    "gpu_type",
+    "gpus_per_node",
+    "object_store_total_bytes_per_s",
+];
+
 fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/aws-spot.toml")
 }
@@ -28,8 +40,7 @@ fn the_documented_scenario_has_every_key_with_a_comment_before_it() {
         resolved.lines().filter_map(|line| Some(format!("{} = ", line.split_once(" = ")?.0))).collect();
     assert!(keys.len() > 15, "{keys:?}");
     // Those without a default stand there as comments.
-    let optional = ["profile", "gpu_type", "gpus_per_node", "object_store_total_bytes_per_s"];
-    keys.extend(optional.map(|key| format!("# {key} = ")));
+    keys.extend(OPTIONAL.map(|key| format!("# {key} = ")));
     for key in keys {
         let at = documented.iter().position(|line| line.starts_with(&key));
         let at = at.unwrap_or_else(|| panic!("`{key}` is missing"));
@@ -40,10 +51,11 @@ fn the_documented_scenario_has_every_key_with_a_comment_before_it() {
 #[test]
 fn optional_keys_are_keys() {
     let text = std::fs::read_to_string(path()).unwrap();
-    let all = ["profile", "gpu_type", "gpus_per_node", "object_store_total_bytes_per_s"]
-        .iter()
-        .fold(text, |text, key| text.replace(&format!("# {key} = "), &format!("{key} = ")));
+    let all = OPTIONAL.iter().fold(text, |text, key| text.replace(&format!("# {key} = "), &format!("{key} = ")));
     let scenario = Scenario::parse(&all, "all").unwrap();
     assert!(scenario.profile.is_some() && scenario.trace.gpu_type.is_some() && scenario.trace.gpus_per_node.is_some());
+    let options = scenario.trace.read_options();
+    assert!(options.format.is_some() && options.time_unit.is_some() && options.polarity.is_some());
+    assert!(options.which_node.is_some());
     assert_eq!(scenario.checkpoint.object_store_total_bytes_per_s, Some(100e9));
 }

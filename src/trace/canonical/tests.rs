@@ -61,6 +61,12 @@ fn events_have_synonyms(
 }
 
 #[test]
+fn an_end_makes_the_trace_last() {
+    let trace = parse("time_s,event,node\n0,up,a\n90,end,\n", "t").unwrap();
+    assert_eq!((seconds(&trace).len(), trace.span), (1, SimTime::SECOND * 90));
+}
+
+#[test]
 fn events_of_one_time_keep_their_order() {
     let text = "time_s,event,node\n0,up,b\n0,up,a\n5,down,b\n5,up,c\n5,down,a\n5,up,b\n";
     assert_eq!(story(text), "0 b up; 0 a up; 5 b down; 5 c up; 5 a down; 5 b up; ");

@@ -4,7 +4,7 @@ use rand_pcg::Pcg64;
 
 /// The stream called `name` of `seed`: FNV-1a folds the name into 64 bits, `SplitMix64` spreads name and seed over the state
 /// and the increment of the generator. Both are fixed by this file, so a seed means the same trace in every release.
-pub(super) fn stream(seed: u64, name: &str) -> Pcg64 {
+pub(in crate::trace) fn stream(seed: u64, name: &str) -> Pcg64 {
     let mut seed = seed;
     let mut state = fnv_1a(name.as_bytes()) ^ splitmix_64(&mut seed);
     let mut wide = || u128::from(splitmix_64(&mut state)) << 64 | u128::from(splitmix_64(&mut state));

@@ -29,7 +29,12 @@ use rstest::rstest;
 #[case::header_only("time_s,event,node\n", &["t.csv", "found none"])]
 #[case::empty("", &["t.csv", "found none"])]
 #[case::only_comments("# nothing\n\n# here\n", &["t.csv", "found none"])]
-#[case::another_format("780000,30\n", &["t.csv` line 1", "`780000,30`"])]
+#[case::another_format("780000;30\n", &["t.csv` line 1", "`780000;30`"])]
+#[case::counts_without_gpus("780000,30\n", &["t.csv", "node `node-000`", "--gpu-type"])]
+#[case::unclear_unit("0,3\n40,2\n", &["t.csv", "of which the unit shows", "--time-unit h"])]
+#[case::prices("{\"SpotPriceHistory\":[]}", &["t.csv", "has prices only", "no bid"])]
+#[case::broken_json("{\"metadata\":{\"gap_seconds\":5},\"data\":[1,", &["t.csv` line 1, column", "starts like JSON"])]
+#[case::broken_sacct("JobID|Start|End|State|NodeList\n1|now|Unknown|RUNNING|a\n", &["line 2, column `Start`", "`now`"])]
 #[case::json("{\"data\":[1,1,0]}\n", &["line 1", "known are the canonical CSV"])]
 #[case::bamboo_word("0,add,a\n5,vanish,a\n", &["line 2, column `event`", "`add` or `remove`"])]
 #[case::bamboo_negative("0,add,a\n-5,remove,a\n", &["line 2, column `milliseconds`", "`-5`"])]
@@ -37,6 +42,19 @@ use rstest::rstest;
 #[case::bamboo_without_gpus("0,add,node1\r\n1000,remove,node1\r\n", &["node `node1`", "--gpu-type V100-16"])]
 fn a_trace_that_makes_no_sense(#[case] text: &str, #[case] parts: &[&str]) {
     Sandbox::new().file("t.csv", text).refuses(&["--trace", "t.csv", "--model", "bert-large"], parts);
+}
+
+#[rstest]
+#[case(&["--polarity", "preempted"], &["`--polarity` means nothing for canonical CSV"])]
+#[case(&["--which-node", "oldest"], &["`--which-node` means nothing for canonical CSV"])]
+#[case(&["--time-unit", "h"], &["`--time-unit` means nothing for canonical CSV"])]
+#[case(&["--trace-format", "slurm-jobs"], &["column `Start`: expected this column"])]
+#[case(&["--gpus-per-node", "0"], &["`trace.gpus_per_node` is `0`"])]
+fn options_that_don_t_fit_the_trace(#[case] options: &[&str], #[case] parts: &[&str]) {
+    for command in [&["--trace", "small.csv"][..], &["trace", "stats", "small.csv"], &["trace", "convert", "small.csv"]]
+    {
+        Sandbox::with_small_trace().refuses(&[command, options].concat(), parts);
+    }
 }
 
 #[test]

@@ -93,3 +93,31 @@ fn recorded_bamboo_traces_replay_where_they_are_at_hand() {
         assert!(number(&summary["policies"]["autohet"], "iterations") > 1000.0, "{name}");
     }
 }
+
+#[test]
+fn a_converted_trace_is_the_same_trace() {
+    let text = "{\"metadata\":{\"gap_seconds\":600},\"data\":[0,2,1,3,3,0,1,1,1]}";
+    let sandbox = Sandbox::new().file("market.json", text);
+    let gpus = ["--gpu-type", "V100-16", "--gpus-per-node", "1"];
+    let args = ["trace", "convert", "market.json", "--which-node", "random:7", "--out", "market.csv"];
+    let ran = sandbox.run(&[&args[..], &gpus].concat());
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("market.json: SkyPilot JSON, times in ticks of 600 s: 3 nodes"), "{}", ran.stderr);
+    assert!(sandbox.read("market.csv").contains(",up,v100-16-000,V100-16,1,"), "{}", sandbox.read("market.csv"));
+    let statistics = |args: &[&str]| {
+        let ran = sandbox.run(&[&["trace", "stats", "--format", "json"], args].concat());
+        let all: Value = serde_json::from_str(&ran.stdout).unwrap();
+        all[0]["statistics"].clone()
+    };
+    let direct = statistics(&["market.json", "--which-node", "random:7"]);
+    assert_eq!(statistics(&["market.csv"]), direct);
+    assert_eq!(direct["span_s"], 4200.0);
+    let replay = |trace: &str, more: &[&str]| {
+        let args = ["--trace", trace, "--model", "bert-large", "--policies", "varuna", "--format", "json"];
+        let ran = sandbox.run(&[&args[..], more].concat());
+        let summary: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{}", ran.stderr));
+        summary["policies"].clone()
+    };
+    let which = ["--which-node", "random:7"];
+    assert_eq!(replay("market.csv", &[]), replay("market.json", &[&gpus[..], &which].concat()));
+}

@@ -54,7 +54,8 @@ impl Calendar {
     }
 }
 
-fn stamp(place: Place, cell: &str) -> Result<(Timestamp, bool), TraceError> {
+/// An ISO 8601 time, and whether it has a zone; one without is taken as it stands.
+pub(super) fn stamp(place: Place, cell: &str) -> Result<(Timestamp, bool), TraceError> {
     if let Ok(time) = cell.parse::<Timestamp>() {
         return Ok((time, true));
     }
