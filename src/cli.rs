@@ -1,6 +1,7 @@
 //! The command line: arguments resolved once into settings, commands that call the library, exit codes.
 
 mod args;
+mod files;
 mod job;
 mod plan;
 mod replay;
@@ -8,6 +9,7 @@ mod trace;
 
 pub use args::SimArgs;
 
+use anyhow::anyhow;
 use args::SimCommand;
 use std::process::ExitCode;
 
@@ -47,12 +49,16 @@ pub fn run_sim(args: SimArgs) -> ExitCode {
 fn print(text: &str) -> anyhow::Result<()> {
     use std::io::Write;
     let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        stdout.write_all(b"\n")?;
-    }
-    stdout.flush()?;
-    Ok(())
+    let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.write_all(end)).and_then(|()| stdout.flush());
+    written.map_err(|error| match error.kind() {
+        // Stays what it is, to be recognised as no error at all.
+        std::io::ErrorKind::BrokenPipe => error.into(),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            anyhow!("cannot write to stdout: {error}\nhint: free some disk space, or send the output elsewhere")
+        }
+        _ => anyhow!("cannot write to stdout: {error}\nhint: check where the output is sent"),
+    })
 }
 
 fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {

@@ -8,6 +8,7 @@ mod mix;
 pub use error::ClusterError;
 
 use crate::ids::NodeId;
+use crate::units::format_number;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -191,7 +192,7 @@ fn within(what: &str, value: f64, range: RangeInclusive<f64>) -> Result<f64, Clu
         return Ok(value);
     }
     let expected = format!("from {} to {}", range.start(), range.end());
-    Err(ClusterError::Number { what: what.to_owned(), value: value.to_string(), expected })
+    Err(ClusterError::Number { what: what.to_owned(), value: format_number(value), expected })
 }
 
 /// Refuses clusters without GPUs and absurdly large ones, before any node is made. Each group is a number of nodes and

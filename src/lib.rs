@@ -9,6 +9,8 @@ pub mod ids;
 
 mod suggest;
 
+mod input;
+
 pub mod model;
 
 pub mod cluster;

@@ -8,9 +8,9 @@ mod check;
 use crate::cost::CostSettings;
 use crate::elastic::checkpoint::CheckpointSettings;
 use crate::elastic::{ReconfigurationSettings, policies};
+use crate::input;
 use crate::plan::TrainingSettings;
 use crate::trace::{Polarity, ReadOptions, TimeUnit, TraceFormat, WhichNode};
-use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -94,8 +94,13 @@ pub struct NetworkSettings {
 #[non_exhaustive]
 pub enum ScenarioError {
     /// The file can't be read.
-    #[error("cannot read the scenario: {0}\nhint: check the path")]
-    Read(#[from] std::io::Error),
+    #[error("cannot read the scenario `{file}`: {source}\nhint: check the path")]
+    Read {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The file isn't a scenario.
     #[error("`{file}` line {line}, column {column}: {problem}\nhint: `scenarios/aws-spot.toml` shows every key")]
     Parse {
@@ -163,7 +168,11 @@ impl TraceSettings {
 impl Scenario {
     /// Reads a scenario file.
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
-        Self::parse(&fs::read_to_string(path)?, &path.display().to_string())
+        let file = path.display().to_string();
+        match input::read_text(path) {
+            Ok(text) => Self::parse(&text, &file),
+            Err(source) => Err(ScenarioError::Read { file, source }),
+        }
     }
 
     /// Reads a scenario from text; `file` stands for the file in messages.

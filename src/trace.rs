@@ -130,7 +130,8 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
 /// As [`read`]; and where an option means nothing for the format.
 pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Trace, TraceError> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|source| TraceError::Read { file: name.clone(), source })?;
+    let bytes = crate::input::read_bytes(path, crate::input::MOST_TRACE_BYTES)
+        .map_err(|source| TraceError::Read { file: name.clone(), source })?;
     match std::str::from_utf8(&bytes) {
         Ok(text) => parse_with(text, &name, options),
         Err(error) => Err(TraceError::not_utf8(&name, &bytes, error.valid_up_to())),

@@ -114,6 +114,13 @@ pub fn format_seconds(seconds: f64) -> String {
     }
 }
 
+/// A number that was given, for an error: as short as it can be told apart, with an exponent where it is very large or
+/// very small: `0.5`, `100`, `1e300`.
+pub fn format_number(value: f64) -> String {
+    let text = format!("{value:?}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}
+
 /// Bytes for people, in decimal units: `512 B`, `1.5 kB`, `13.4 GB`.
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
@@ -143,6 +150,11 @@ mod tests {
         assert_eq!(format_seconds(0.000_85), "850 µs");
         assert_eq!(format_seconds(250.4), "4 min 10 s");
         assert_eq!(format_seconds(7500.0), "2 h 05 min");
+        assert_eq!(format_number(1e300), "1e300");
+        assert_eq!(format_number(-1e-300), "-1e-300");
+        assert_eq!(format_number(4_294_967_295.0), "4294967295");
+        assert_eq!(format_number(0.5), "0.5");
+        assert_eq!(format_number(f64::NAN), "NaN");
         assert_eq!(format_bytes(512), "512 B");
         assert_eq!(format_bytes(13_400_000_000), "13.4 GB");
         assert_eq!(format_bytes(999_999), "1.0 MB");

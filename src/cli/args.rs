@@ -184,7 +184,19 @@ pub(super) enum TraceCommand {
 
 const GENERATE_EXAMPLES: &str = "\
 A pool is written NODESxGPUSxTYPE[@ZONE][:USD_PER_NODE_HOUR]. A settings file (--settings) has a key for every
-parameter of the market; pools from the command line are added to it.
+parameter of the market; pools from the command line are added to it. docs/formats.md describes every key.
+
+Example of a settings file:
+  seed = 7
+  hours = 48.0
+  [[pools]]
+  gpu_type = \"A100-40\"
+  gpu_count = 8
+  nodes = 5
+  zone = \"us-east-1a\"
+  price_usd_per_hour = 8.2
+  up_time_mean_hours = 3.0
+  notice_s = 120
 
 Examples:
   autohet-sim trace generate --seed 7 --pool 5x8xA100-40@us-east-1a:8.0 --pool 3x8xT4@us-east-1a:2.9 --out market.csv

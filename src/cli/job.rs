@@ -10,7 +10,6 @@ use crate::profile::LayerProfile;
 use crate::scenario::{NetworkSettings, Scenario, TraceSettings};
 use crate::suggest;
 use anyhow::anyhow;
-use std::path::Path;
 
 /// What the command line says of the trace, over what the scenario does.
 pub(super) fn apply_reading(args: &ReadingArgs, trace: &mut TraceSettings) {
@@ -53,36 +52,4 @@ pub(super) fn planner(name: &str) -> anyhow::Result<Box<dyn Planner>> {
     planner::by_name(name).ok_or_else(|| {
         anyhow!("unknown planner `{name}`\nhint: {}", suggest::hint(name, planner::names().iter().copied()))
     })
-}
-
-/// Writes files, all of them whole or none at all: each under a temporary name first.
-pub(super) fn write_files(files: &[(&Path, &[u8])]) -> anyhow::Result<()> {
-    let failed = |path: &Path, error: std::io::Error| {
-        anyhow!("cannot write `{}`: {error}\nhint: name a file in a folder that exists and is yours", path.display())
-    };
-    let mut written = Vec::new();
-    for (path, bytes) in files {
-        if path.is_dir() {
-            return Err(failed(path, std::io::ErrorKind::IsADirectory.into()));
-        }
-        written.push((path, write_beside(path, bytes).map_err(|error| failed(path, error))?));
-    }
-    for (path, file) in written {
-        file.persist(path).map_err(|error| failed(path, error.error))?;
-    }
-    Ok(())
-}
-
-/// A temporary file in the folder of `path`, which vanishes unless it's given that name.
-fn write_beside(path: &Path, bytes: &[u8]) -> std::io::Result<tempfile::NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    std::io::Write::write_all(&mut file, bytes)?;
-    // Temporary files are private to their owner; what they become is as public as any new file.
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
-    }
-    Ok(file)
 }

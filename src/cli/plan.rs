@@ -1,7 +1,7 @@
 //! `autohet-sim plan` and `autohet-sim compare`.
 
 use super::args::{CompareArgs, Format, JobArgs, PlanArgs};
-use super::{Verdict, job, print, print_json};
+use super::{Verdict, files, job, print, print_json};
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
@@ -24,6 +24,7 @@ struct Problem {
 }
 
 pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
+    files::check_distinct(&[("--out", args.out.as_deref()), ("--perfetto", args.perfetto.as_deref())])?;
     let planner = job::planner(&args.planner)?;
     let problem = Problem::new(&args.cluster, &args.job)?;
     let (planned, planning_s) = problem.plan(planner.as_ref())?;
@@ -36,7 +37,7 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         files.push((path, perfetto_json(&planned.plan, &iteration)));
     }
     let files: Vec<(&Path, &[u8])> = files.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
-    job::write_files(&files)?;
+    files::write_files(&files)?;
     let report = problem.report(&planned, planning_s);
     match args.format {
         Format::Table => print(&plan_table(&report, Screen::of_stdout()))?,

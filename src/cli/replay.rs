@@ -34,7 +34,7 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     let events = cluster_events(&trace, &scenario)?;
     let name = file.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
     let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(&name));
-    let folder = ResultsFolder::create(&out)?;
+    ResultsFolder::check(&out)?;
     if !args.quiet {
         for note in &trace.notes {
             eprintln!("{}: {note}", file.display());
@@ -49,6 +49,7 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
         seed: None,
         replay: &replay,
     });
+    let folder = ResultsFolder::create(&out)?;
     write_results(&folder, &replay, &summary, &scenario, &cost, &events)?;
     let written = folder.commit()?;
     match args.format {
@@ -164,10 +165,11 @@ fn nodes_at(time: SimTime, events: &[NodeEvent]) -> Cluster {
 }
 
 fn print_table(replay: &Replay, scenario: &Scenario, written: &Path) -> anyhow::Result<()> {
-    let heading = format!(
-        "{}, global batch of {} samples, {} of trace\n",
-        scenario.model, scenario.training.global_batch_size, replay.span
-    );
+    let batch = match scenario.training.global_batch_size {
+        1 => "1 sample".to_owned(),
+        samples => format!("{samples} samples"),
+    };
+    let heading = format!("{}, global batch of {batch}, {} of trace\n", scenario.model, replay.span);
     let mut text = heading + &policy_table(replay, Screen::of_stdout());
     if !text.ends_with('\n') {
         text.push('\n');

@@ -1,8 +1,9 @@
 //! `autohet-sim trace`.
 
 use super::args::{ConvertArgs, Format, GenerateArgs, ReadingArgs, StatsArgs, TraceCommand};
-use super::{Verdict, job, print, print_json};
+use super::{Verdict, files, job, print, print_json};
 use crate::cluster::GpuSpec;
+use crate::input;
 use crate::report::{Screen, statistics_table};
 use crate::scenario::Scenario;
 use crate::trace::generator::{GeneratorSettings, PoolSettings, generate};
@@ -37,7 +38,7 @@ fn write(trace: &Trace, out: Option<&Path>) -> anyhow::Result<Verdict> {
     let mut text = Vec::new();
     write_canonical(trace, &mut text)?;
     match out {
-        Some(path) => job::write_files(&[(path, &text)])?,
+        Some(path) => files::write_files(&[(path, &text)])?,
         None => print(&String::from_utf8(text)?)?,
     }
     Ok(Verdict::Good)
@@ -63,12 +64,12 @@ fn read_options(args: &ReadingArgs) -> anyhow::Result<ReadOptions> {
 }
 
 fn read_settings(path: &Path) -> anyhow::Result<GeneratorSettings> {
-    let text = std::fs::read_to_string(path)
+    let text = input::read_text(path)
         .map_err(|error| anyhow!("cannot read the settings `{}`: {error}\nhint: check the path", path.display()))?;
     toml::from_str(&text).map_err(|error| {
         let before = &text[..error.span().map_or(0, |span| span.start)];
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
-        let hint = "`autohet-sim trace generate --help` shows an example of what can be set";
+        let hint = "`autohet-sim trace generate --help` shows an example of such a file, `docs/formats.md` every key";
         anyhow!("`{}` line {line}: {}\nhint: {hint}", path.display(), error.message())
     })
 }

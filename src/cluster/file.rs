@@ -4,6 +4,7 @@ use super::{
     Cluster, ClusterError, GpuSpec, Link, Node, NodeDefaults, check_size, nic_gbit_per_s, nic_latency_us,
     price_usd_per_hour,
 };
+use crate::input;
 use serde::Deserialize;
 use std::path::Path;
 use toml::Spanned;
@@ -39,7 +40,7 @@ impl Cluster {
     /// Each `[[nodes]]` table stands for `count` equal nodes of `gpus` GPUs of the `type`; `zone`, `nic_gbit_per_s`,
     /// `nic_latency_us` and `price_usd_per_hour` (of one node) may be left out.
     pub fn from_file(path: &Path, defaults: &NodeDefaults) -> Result<Self, ClusterError> {
-        let text = std::fs::read_to_string(path)
+        let text = input::read_text(path)
             .map_err(|error| ClusterError::Read { path: path.display().to_string(), problem: error.to_string() })?;
         Self::from_toml(&text, path, defaults)
     }

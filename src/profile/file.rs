@@ -2,7 +2,9 @@
 
 use super::{Curve, LayerProfile, ProfileError, SCHEMA_VERSION};
 use crate::cluster::GpuSpec;
+use crate::input;
 use crate::model::{Block, Precision};
+use crate::units::format_number;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -75,7 +77,7 @@ impl ProfileEntry {
             for (pass, seconds) in [("forward_s", measured.forward_s), ("backward_s", measured.backward_s)] {
                 if !(seconds > 0.0 && seconds <= LONGEST_PASS_S) {
                     let expected = format!("expected seconds above zero, at most {LONGEST_PASS_S}");
-                    return Err(format!("`{name}.{pass}` is `{seconds}`, {expected}"));
+                    return Err(format!("`{name}.{pass}` is `{}`, {expected}", format_number(seconds)));
                 }
             }
         }
@@ -86,7 +88,7 @@ impl ProfileEntry {
 impl LayerProfile {
     /// Reads a profile from its JSON file.
     pub fn read(path: &Path) -> Result<Self, ProfileError> {
-        let text = std::fs::read_to_string(path)
+        let text = input::read_text(path)
             .map_err(|error| ProfileError::Read { path: path.display().to_string(), problem: error.to_string() })?;
         Self::from_json(&text, &path.display().to_string())
     }

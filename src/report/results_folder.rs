@@ -32,20 +32,27 @@ pub struct ResultsFolder {
 }
 
 impl ResultsFolder {
+    /// Whether a folder could be written at `target`: what [`create`](Self::create) refuses is refused before the work is
+    /// done. Nothing is made, so that nothing is left behind when the work is interrupted.
+    pub fn check(target: &Path) -> Result<(), ReportError> {
+        let (target, _) = resolve(target)?;
+        check_replaceable(&target)?;
+        let parent = parent_of(&target);
+        let is_there = |folder: &&Path| folder.as_os_str().is_empty() || folder.exists();
+        let nearest = parent.ancestors().find(is_there).unwrap_or(&parent);
+        let nearest = if nearest.as_os_str().is_empty() { Path::new(".") } else { nearest };
+        // A file without a name, where the system has such: who may make it may make a folder. Of the error only the kind
+        // is told, because the message names a file that nobody has asked for.
+        let failed = |error: std::io::Error| ReportError::io("create results in", nearest, error.kind().into());
+        tempfile::tempfile_in(nearest).map(drop).map_err(failed)
+    }
+
     /// Begins a folder that will stand at `target`, whose parents are made where they are missing.
     ///
     /// An existing target is replaced on [`commit`](Self::commit) only if it is empty or has a `summary.json` or a
-    /// `resolved.toml`; anything else is refused right here, before the work is done.
+    /// `resolved.toml`; anything else is refused right here, as by [`check`](Self::check).
     pub fn create(target: &Path) -> Result<Self, ReportError> {
-        // A link stays; what it points to is replaced.
-        let target = if target.is_symlink() {
-            fs::canonicalize(target).map_err(|source| ReportError::io("follow", target, source))?
-        } else {
-            target.to_owned()
-        };
-        let Some(name) = target.file_name().map(|name| name.to_string_lossy().into_owned()) else {
-            return Err(ReportError::NotAFolderName { path: target });
-        };
+        let (target, name) = resolve(target)?;
         check_replaceable(&target)?;
         let parent = parent_of(&target);
         let made: Vec<PathBuf> = parent
@@ -121,6 +128,19 @@ fn remove_empty(folders: &[PathBuf]) {
     folders.iter().take_while(|folder| is_removed(folder)).for_each(drop);
 }
 
+/// Where a folder is to stand, and its name there. A link stays; what it points to is replaced.
+fn resolve(target: &Path) -> Result<(PathBuf, String), ReportError> {
+    let target = if target.is_symlink() {
+        fs::canonicalize(target).map_err(|source| ReportError::io("follow", target, source))?
+    } else {
+        target.to_owned()
+    };
+    match target.file_name().map(|name| name.to_string_lossy().into_owned()) {
+        Some(name) => Ok((target, name)),
+        None => Err(ReportError::NotAFolderName { path: target }),
+    }
+}
+
 /// The folder that a path lies in; the current one for a bare name.
 fn parent_of(target: &Path) -> PathBuf {
     match target.parent() {
@@ -193,6 +213,21 @@ mod tests {
         }
         assert_eq!(names(&target), ["new.csv", "resolved.toml"]);
         assert_eq!(names(place.path()), ["results"]);
+    }
+
+    #[test]
+    fn a_check_refuses_what_creation_refuses_and_makes_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        ResultsFolder::check(&place.path().join("deep/down/results")).unwrap();
+        ResultsFolder::check(place.path()).unwrap();
+        assert!(names(place.path()).is_empty());
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(matches!(ResultsFolder::check(&file), Err(ReportError::NotOurs { .. })));
+        assert!(matches!(ResultsFolder::check(place.path()), Err(ReportError::NotOurs { .. })));
+        assert!(matches!(ResultsFolder::check(Path::new("/")), Err(ReportError::NotAFolderName { .. })));
+        assert!(matches!(ResultsFolder::check(&file.join("deep/below")), Err(ReportError::Io { .. })));
+        assert_eq!(names(place.path()), ["file"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use super::{Scenario, ScenarioError};
 use crate::cluster::{NIC_GBIT_PER_S, NIC_LATENCY_US};
 use crate::elastic::checkpoint::CheckpointInterval;
+use crate::units::format_number;
 use std::collections::BTreeSet;
 
 /// Most samples per optimizer step: 32 times the largest batch of BERT with LAMB (You et al. 2020). Each micro batch is
@@ -160,7 +161,7 @@ impl Number {
         }
         let option = self.option.map_or(String::new(), |option| format!("set it with `{option}`, or "));
         let hint = format!("{option}leave it out for its default, `{}`", self.default);
-        Err(refuse(self.key, &self.value.to_string(), &format!("a number from {least} to {most}"), hint))
+        Err(refuse(self.key, &format_number(self.value), &format!("a number from {least} to {most}"), hint))
     }
 }
 

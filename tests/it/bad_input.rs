@@ -2,6 +2,8 @@
 
 mod clusters;
 mod numbers;
+#[cfg(unix)]
+mod outputs;
 mod places;
 mod profiles;
 mod settings;

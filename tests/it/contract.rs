@@ -1,5 +1,6 @@
 //! What others may rely on: the shapes of everything that is written for machines, and what its figures satisfy.
 
+mod formats;
 mod plans;
 mod replays;
 mod traces;

@@ -1,5 +1,6 @@
 //! What a generated market is made of, and the ranges in which that makes sense.
 
+use crate::units::format_number;
 use serde::{Deserialize, Serialize};
 
 /// The most node-hours that one trace may hold, so that a slip of a digit doesn't fill the memory.
@@ -208,11 +209,15 @@ impl GeneratorSettings {
         }
         let node_hours = self.pools.iter().map(|pool| f64::from(pool.nodes)).sum::<f64>() * self.hours;
         if node_hours > MOST_NODE_HOURS {
-            return fault("hours", "at most 10 million node-hours over all pools", node_hours.to_string());
+            return fault("hours", "at most 10 million node-hours over all pools", format_number(node_hours));
         }
         let lives = self.pools.iter().map(|pool| f64::from(pool.nodes) * self.hours / pool.cycle_hours()).sum::<f64>();
         if lives > MOST_LIVES {
-            return fault("hours", "at most a million nodes that come and go", format!("about {lives:.0}"));
+            return fault(
+                "hours",
+                "at most a million nodes that come and go",
+                format!("about {}", format_number(lives.round())),
+            );
         }
         Ok(())
     }
@@ -263,5 +268,5 @@ fn within(setting: &str, value: f64, least: f64, most: f64) -> Result<(), Genera
         (least, most) if most.fract() > 0.99 => format!("a number from {least} to less than {}", most.ceil()),
         (least, most) => format!("a number from {least} to {most}"),
     };
-    Err(GeneratorError::Setting { setting: setting.to_owned(), expected, found: value.to_string() })
+    Err(GeneratorError::Setting { setting: setting.to_owned(), expected, found: format_number(value) })
 }

@@ -14,6 +14,23 @@ fn a_trace_that_is_missing_or_a_folder() {
     sandbox.refuses(&["--quiet"], &["no trace was given", "--trace"]);
 }
 
+#[test]
+fn an_input_that_is_too_large() {
+    let sandbox = Sandbox::new();
+    // Files of zeros that take no place on the disk.
+    for (name, mebibytes) in [("trace.csv", 257), ("text", 17)] {
+        fs::File::create(sandbox.path(name)).unwrap().set_len(mebibytes << 20).unwrap();
+    }
+    sandbox.refuses(&["trace", "stats", "trace.csv"], &["`trace.csv`: it is larger than 256 MiB"]);
+    let larger = "`text`: it is larger than 16 MiB, the most that is read";
+    sandbox.refuses(&["--scenario", "text"], &[larger]);
+    sandbox.refuses(&["trace", "generate", "--settings", "text"], &[larger]);
+    sandbox.refuses(&["plan", "--cluster", "8xT4", "--profile", "text"], &[larger]);
+    let sandbox = Sandbox::new();
+    fs::File::create(sandbox.path("c.toml")).unwrap().set_len(17 << 20).unwrap();
+    sandbox.refuses(&["plan", "--cluster", "c.toml"], &["`c.toml`: it is larger than 16 MiB"]);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_trace_that_may_not_be_read() {
@@ -58,6 +75,28 @@ fn an_error_after_the_results_were_begun_leaves_no_folder_behind() {
     let args = ["--quiet", "--scenario", "s.toml", "--trace", "small.csv", "--model", "bert-large"];
     sandbox.refuses(&args, &["no micro batch size of [3] divides the global batch size `512`"]);
     sandbox.refuses(&[&args[..], &["--out", "deep/down/results"]].concat(), &["divides"]);
+}
+
+#[test]
+fn a_replay_that_is_killed_leaves_nothing_behind() {
+    use std::io::BufRead;
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/traces/aws-spot.csv");
+    let sandbox = Sandbox::new();
+    let mut replay = std::process::Command::new(env!("CARGO_BIN_EXE_autohet-sim"))
+        .current_dir(sandbox.path("."))
+        .args(["--trace", trace])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // What was understood of the trace is said when all that can be checked is checked, before a replay of seconds.
+    let mut note = String::new();
+    let mut stderr = std::io::BufReader::new(replay.stderr.take().unwrap());
+    stderr.read_line(&mut note).unwrap();
+    replay.kill().unwrap();
+    assert!(!replay.wait().unwrap().success());
+    assert!(note.contains("aws-spot.csv: "), "{note}");
+    assert_eq!(sandbox.listing(), Vec::<std::path::PathBuf>::new());
 }
 
 #[test]

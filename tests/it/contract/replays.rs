@@ -148,3 +148,10 @@ fn a_replay_in_which_nothing_fits_ends_with_the_verdict() {
     let table = sandbox.run(&["--trace", "t.csv", "--model", "gpt3-1.3b"]);
     assert!(table.stdout.contains("autohet never trained: no plan fits: "), "{}", table.stdout);
 }
+
+#[test]
+fn one_sample_is_not_samples() {
+    let sandbox = Sandbox::with_small_trace();
+    let ran = sandbox.run(&["--trace", "small.csv", "--model", "bert-large", "--global-batch-size", "1"]);
+    assert!(ran.stdout.starts_with("bert-large, global batch of 1 sample, "), "{}{}", ran.stdout, ran.stderr);
+}

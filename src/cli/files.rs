@@ -1,0 +1,158 @@
+//! Files that the user names, written whole or not at all.
+
+use anyhow::anyhow;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Most links that are followed one after the other, as many as Linux follows.
+const MOST_LINKS: usize = 40;
+
+/// Where bytes go that are meant for a path.
+enum Target {
+    /// A file that is there whole or not at all: a new one takes the place of what stood there.
+    Whole(PathBuf),
+    /// A pipe or a device, or a file that is already open: written into, since a file in its place wouldn't reach whoever
+    /// has it open.
+    Stream(PathBuf),
+    /// What our stdout goes to.
+    Stdout,
+}
+
+/// Refuses two options that name one file, whose contents would overwrite each other.
+pub(super) fn check_distinct(options: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
+    let mut named: Vec<(&str, PathBuf)> = Vec::new();
+    for (option, path) in options.iter().filter_map(|(option, path)| Some((*option, (*path)?))) {
+        let place = follow(path).unwrap_or_else(|_| path.to_owned());
+        if let Some((other, _)) = named.iter().find(|(_, earlier)| *earlier == place) {
+            let path = path.display();
+            return Err(anyhow!("`{other}` and `{option}` both name `{path}`\nhint: give each a file of its own"));
+        }
+        named.push((option, place));
+    }
+    Ok(())
+}
+
+/// Writes files, all of them or none: each under a temporary name first. Links are followed; pipes and devices are
+/// written into, before any file takes its place.
+pub(super) fn write_files(files: &[(&Path, &[u8])]) -> anyhow::Result<()> {
+    let mut written = Vec::new();
+    let mut streams = Vec::new();
+    for (path, bytes) in files {
+        let refused = |error| failed(path, &error);
+        match Target::of(path).map_err(refused)? {
+            Target::Whole(target) => {
+                let file = write_beside(&target, bytes).map_err(refused)?;
+                written.push((path, target, file));
+            }
+            stream => streams.push((path, stream, bytes)),
+        }
+    }
+    for (path, stream, bytes) in streams {
+        stream.write(bytes).map_err(|error| match error.kind() {
+            // Whoever read has gone, as in a pipe to `head`: what that means is for the caller to say.
+            io::ErrorKind::BrokenPipe => error.into(),
+            _ => failed(path, &error),
+        })?;
+    }
+    for (path, target, file) in written {
+        file.persist(&target).map_err(|error| failed(path, &error.error))?;
+    }
+    Ok(())
+}
+
+fn failed(path: &Path, error: &io::Error) -> anyhow::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some disk space, or name a file elsewhere",
+        _ => "name a file in a folder that exists and is yours",
+    };
+    anyhow!("cannot write `{}`: {error}\nhint: {hint}", path.display())
+}
+
+impl Target {
+    fn of(path: &Path) -> io::Result<Self> {
+        let target = follow(path)?;
+        let found = match fs::metadata(&target) {
+            Ok(found) => found,
+            // The system makes what stands there; files can't be moved to it.
+            Err(_) if is_in_proc(&target) => return Ok(Self::Stream(target)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Whole(target)),
+            Err(error) => return Err(error),
+        };
+        if found.is_dir() {
+            Err(io::ErrorKind::IsADirectory.into())
+        } else if is_stdout(&found) {
+            Ok(Self::Stdout)
+        } else if found.is_file() && !is_in_proc(&target) {
+            Ok(Self::Whole(target))
+        } else {
+            Ok(Self::Stream(target))
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Whole(path) | Self::Stream(path) => {
+                // A file that others have open may be longer than what it shall hold.
+                OpenOptions::new().write(true).truncate(true).open(path)?.write_all(bytes)
+            }
+            Self::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(bytes)?;
+                stdout.flush()
+            }
+        }
+    }
+}
+
+/// The path that stands at the end of links, whether or not there is something, in one spelling. Links of `/proc`, such as
+/// those that `/dev/stdout` leads to, stand for open files and are left to the system.
+fn follow(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        if let (Ok(folder), Some(name)) = (fs::canonicalize(folder_of(&path)), path.file_name()) {
+            path = folder.join(name);
+        }
+        if is_in_proc(&path) || !path.is_symlink() {
+            return Ok(path);
+        }
+        path = folder_of(&path).join(fs::read_link(&path)?);
+    }
+    Err(io::Error::other("too many links lead from one to the next"))
+}
+
+fn is_in_proc(path: &Path) -> bool {
+    path.starts_with("/proc")
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether a file is the one that stdout goes to.
+#[cfg(unix)]
+fn is_stdout(found: &Metadata) -> bool {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+    let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata());
+    stdout.is_ok_and(|stdout| (stdout.dev(), stdout.ino()) == (found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn is_stdout(_: &Metadata) -> bool {
+    false
+}
+
+/// A temporary file in the folder of `path`, which vanishes unless it's given that name. It may be read and written by
+/// whom the file that stands there may, or any new file.
+fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
+    // Opened here: errors of a file that `tempfile` opens name it, and nobody has asked for that one.
+    let make = |temporary: &Path| OpenOptions::new().write(true).create_new(true).open(temporary);
+    let mut file = tempfile::Builder::new().make_in(folder_of(path), make)?;
+    if let Ok(found) = fs::metadata(path) {
+        file.as_file().set_permissions(found.permissions())?;
+    }
+    file.as_file_mut().write_all(bytes)?;
+    Ok(file)
+}
