@@ -7,10 +7,10 @@ use crate::cost::CostModel;
 use crate::elastic::Policy;
 use crate::elastic::checkpoint::CheckpointInterval;
 use crate::elastic::policies;
-use crate::replay::{Replay, ReplaySettings, replay};
+use crate::replay::{PolicyOutcome, Replay, ReplaySettings, replay};
 use crate::report::{
     ResultsFolder, Screen, Summary, SummaryInputs, ledger_csv, perfetto_json, plans_jsonl, policy_table,
-    throughput_svg, timeline_csv,
+    recoveries_csv, throughput_svg, timeline_csv,
 };
 use crate::runtime::sim::simulate;
 use crate::scenario::{Scenario, WrittenBy};
@@ -140,6 +140,7 @@ fn write_results(
     folder.write("summary.json", summary.to_json())?;
     folder.write("timeline.csv", timeline_csv(replay, tokens_per_iteration))?;
     folder.write("ledger.csv", ledger_csv(replay))?;
+    folder.write("recoveries.csv", recoveries_csv(replay))?;
     folder.write("plans.jsonl", plans_jsonl(replay))?;
     folder.write("throughput.svg", throughput_svg(replay, tokens_per_iteration))?;
     let first = replay.policies.iter().find_map(|outcome| Some((outcome, outcome.plans.first()?)));
@@ -164,6 +165,16 @@ fn nodes_at(time: SimTime, events: &[NodeEvent]) -> Cluster {
     Cluster { nodes: nodes.into_values().collect() }
 }
 
+/// What to say of a policy of which no iteration counts.
+fn why_no_iterations(outcome: &PolicyOutcome) -> String {
+    if outcome.iterations_rolled_back > 0 {
+        let lost = outcome.iterations_rolled_back;
+        return format!("kept nothing: all of its {lost} iterations were lost with the last copy of the state");
+    }
+    let too_short = "no set of nodes stayed up long enough to finish an iteration";
+    format!("never trained: {}", outcome.refusal.as_deref().unwrap_or(too_short))
+}
+
 fn print_table(replay: &Replay, scenario: &Scenario, written: &Path) -> anyhow::Result<()> {
     let batch = match scenario.training.global_batch_size {
         1 => "1 sample".to_owned(),
@@ -175,8 +186,7 @@ fn print_table(replay: &Replay, scenario: &Scenario, written: &Path) -> anyhow::
         text.push('\n');
     }
     for outcome in replay.policies.iter().filter(|outcome| outcome.iterations == 0) {
-        let reason = outcome.refusal.as_deref().unwrap_or("no nodes were up");
-        writeln!(text, "{} never trained: {reason}", outcome.policy)?;
+        writeln!(text, "{} {}", outcome.policy, why_no_iterations(outcome))?;
     }
     writeln!(text, "details: {} (start with throughput.svg)", written.display())?;
     print(&text)

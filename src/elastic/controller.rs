@@ -103,12 +103,24 @@ pub struct Controller<'a> {
     current: Option<PlacedPlan>,
     /// A change to make at the next end of an iteration.
     wanted: Option<Cause>,
+    /// A change that didn't pay when it was weighed. It is weighed again after each checkpoint: the longer things stay as
+    /// they are, the more a change can gain by the next one.
+    postponed: Option<Cause>,
     /// When the last snapshot was taken, or training began.
     last_snapshot: SimTime,
-    /// Step of the snapshot on its way to disks and object store, and the plan whose nodes hold it.
-    persisting: Option<(u64, PlacedPlan)>,
+    persisting: Option<Persisting>,
     last_recovery: SimTime,
     refusal: Option<PlanError>,
+}
+
+/// A snapshot on its way to disks and object store, until both have it, a node that holds it is lost, or a newer one
+/// begins.
+struct Persisting {
+    step: u64,
+    /// The plan whose nodes hold it.
+    placed: PlacedPlan,
+    on_disk: bool,
+    in_object_store: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -132,6 +144,7 @@ impl<'a> Controller<'a> {
             phase: Phase::Waiting,
             current: None,
             wanted: None,
+            postponed: None,
             last_snapshot: SimTime::ZERO,
             persisting: None,
             last_recovery: SimTime::ZERO,
@@ -139,7 +152,7 @@ impl<'a> Controller<'a> {
         }
     }
 
-    /// Why nothing fitted, the last time that nothing did.
+    /// Why nothing fitted, the last time that nothing did; `None` if there was no node to fit anything on.
     pub fn refusal(&self) -> Option<&PlanError> {
         self.refusal.as_ref()
     }
@@ -174,8 +187,8 @@ impl<'a> Controller<'a> {
         let joined = !change.joined.is_empty();
         for node in &change.lost {
             self.bitmap.forget_node(node);
-            if let Some((step, _)) = self.persisting.take_if(|(_, plan)| plan.uses(node)) {
-                self.bitmap.abandon_checkpoint(step);
+            if self.persisting.as_ref().is_some_and(|snapshot| snapshot.placed.uses(node)) {
+                self.end_persisting();
             }
         }
         self.membership.apply(at, change);
@@ -188,35 +201,43 @@ impl<'a> Controller<'a> {
         if noticed_in_use && self.policy.heeds_notice {
             self.wanted = Some(Cause::Notice);
         } else if joined && self.policy.joins != JoinRule::Never {
-            self.wanted = self.wanted.or(Some(Cause::Join));
+            self.wanted = self.wanted.or(self.postponed.take()).or(Some(Cause::Join));
         }
         Ok(None)
     }
 
     /// Between iterations: change the plan if that is wanted, take a checkpoint if one is due, or go on.
     fn at_boundary(&mut self, at: SimTime) -> Result<Action, PlanError> {
-        if let Some(cause) = self.wanted.take()
-            && self.change_pays(at, cause)?
-        {
+        if let Some(cause) = self.wanted.take() {
+            if !self.change_pays(at, cause)? {
+                self.postponed = Some(cause);
+                return Ok(self.go_on(at));
+            }
             if self.policy.saves_before_change && self.bitmap.object_store_step() != Some(self.step) {
                 self.wanted = Some(cause);
                 return Ok(self.take_snapshot(at, true));
             }
             return self.reconfigure(cause);
         }
-        if self.persisting.is_none() && at.saturating_sub(self.last_snapshot).as_seconds() >= self.interval_s(at) {
-            return Ok(self.take_snapshot(at, false));
+        Ok(self.go_on(at))
+    }
+
+    /// Takes a checkpoint if one is due, else trains.
+    fn go_on(&mut self, at: SimTime) -> Action {
+        let is_safe = self.persisting.as_ref().is_none_or(|snapshot| snapshot.in_object_store);
+        if is_safe && at.saturating_sub(self.last_snapshot).as_seconds() >= self.interval_s(at) {
+            return self.take_snapshot(at, false);
         }
         self.phase = Phase::Training;
-        Ok(Action::StartIteration)
+        Action::StartIteration
     }
 
     fn take_snapshot(&mut self, at: SimTime, until_durable: bool) -> Action {
         let snapshot = Snapshot { step: self.step, until_durable };
         let placed = self.current.clone().expect("only a running plan takes snapshots");
-        self.abandon_persisting();
+        self.end_persisting();
         self.bitmap.begin_checkpoint(&placed.plan, self.step);
-        self.persisting = Some((self.step, placed));
+        self.persisting = Some(Persisting { step: self.step, placed, on_disk: false, in_object_store: false });
         self.last_snapshot = at;
         self.phase = Phase::Snapshotting(snapshot);
         Action::TakeSnapshot(snapshot)
@@ -224,42 +245,51 @@ impl<'a> Controller<'a> {
 
     fn on_snapshot_done(&mut self, at: SimTime) -> Result<Action, PlanError> {
         if let Phase::Snapshotting(Snapshot { step, until_durable: true }) = self.phase {
-            self.on_durable(step, CheckpointPlace::Disk);
             self.on_durable(step, CheckpointPlace::ObjectStore);
         }
+        self.phase = Phase::Training;
+        self.wanted = self.wanted.or(self.postponed.take());
         self.at_boundary(at)
     }
 
     fn on_durable(&mut self, step: u64, place: CheckpointPlace) {
-        if self.persisting.as_ref().is_none_or(|(persisting, _)| *persisting != step) {
-            return;
-        }
+        let Some(snapshot) = self.persisting.as_mut().filter(|snapshot| snapshot.step == step) else { return };
         match place {
-            CheckpointPlace::Disk => self.bitmap.record_disk(step),
-            CheckpointPlace::ObjectStore => {
-                self.bitmap.record_object_store(step);
-                self.persisting = None;
+            CheckpointPlace::Disk => {
+                snapshot.on_disk = true;
+                self.bitmap.record_disk(step);
             }
+            CheckpointPlace::ObjectStore => {
+                snapshot.in_object_store = true;
+                self.bitmap.record_object_store(step);
+            }
+        }
+        if snapshot.on_disk && snapshot.in_object_store {
+            self.end_persisting();
         }
     }
 
-    fn abandon_persisting(&mut self) {
-        if let Some((step, _)) = self.persisting.take() {
-            self.bitmap.abandon_checkpoint(step);
+    fn end_persisting(&mut self) {
+        if let Some(Persisting { step, .. }) = self.persisting.take() {
+            self.bitmap.end_checkpoint(step);
         }
     }
 
     /// Plans for the nodes that are there to stay, and says how to get there.
     fn reconfigure(&mut self, cause: Cause) -> Result<Action, PlanError> {
         let staying = self.membership.staying(self.policy.heeds_notice);
-        self.wanted = None;
+        (self.wanted, self.postponed) = (None, None);
         if matches!(self.phase, Phase::Snapshotting(_)) {
-            self.abandon_persisting();
+            self.end_persisting();
         }
         let placed = match self.plans.plan_for(&staying, &self.bitmap) {
             Ok(placed) => placed,
-            Err(refusal @ (PlanError::DoesNotFit { .. } | PlanError::EmptyCluster)) => {
+            Err(refusal @ PlanError::DoesNotFit { .. }) => {
                 self.refusal = Some(refusal);
+                return Ok(self.wait());
+            }
+            Err(PlanError::EmptyCluster) => {
+                self.refusal = None;
                 return Ok(self.wait());
             }
             Err(error) => return Err(error),
@@ -307,6 +337,9 @@ impl<'a> Controller<'a> {
         let then_s = changed.iteration_s();
         if self.policy.joins == JoinRule::WhenFaster {
             return Ok(then_s < now_s);
+        }
+        if then_s >= now_s {
+            return Ok(false);
         }
         let pause_s = self.prepare(changed, cause).time.total().as_seconds();
         let horizon_s = self.membership.mean_time_between_changes_s(at);

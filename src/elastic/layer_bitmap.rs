@@ -91,30 +91,11 @@ impl LayerBitmap {
         self.live.as_ref().map(|(step, _)| *step)
     }
 
-    /// All processes have ended: nothing is in memory any more.
-    pub fn clear_live(&mut self) {
-        self.live = None;
-    }
-
     /// The node is lost, with its memory and its disk.
     pub fn forget_node(&mut self, name: &str) {
         let Some(node) = self.nodes.release(name) else { return };
         let live = self.live.iter_mut().map(|(_, sets)| sets);
         live.chain(self.saving.values_mut()).chain(self.disk.values_mut()).for_each(|sets| sets.remove_node(node));
-    }
-
-    /// Whether every shard is in the memory of some node.
-    pub fn has_live_copy_of_everything(&self) -> bool {
-        self.live.as_ref().is_some_and(|(_, sets)| sets.cover_everything())
-    }
-
-    /// Whether every shard would still be in some node's memory after the loss of these nodes: what a preemption notice
-    /// asks.
-    pub fn has_live_copy_without(&self, lost: &[&str]) -> bool {
-        let lost: BTreeSet<usize> = lost.iter().filter_map(|name| self.nodes.find(name)).collect();
-        let mask: NodeMask = self.nodes.iter().map(|(_, node)| node).filter(|node| !lost.contains(node)).collect();
-        let live = |sets: &NodeSets| (0..self.layout.shard_count()).all(|shard| sets.meets(shard, &mask));
-        self.live.as_ref().is_some_and(|(_, sets)| live(sets))
     }
 
     /// The plan's nodes have copied `step` to host memory and begin to write it, each what it holds to its disk, and
@@ -125,7 +106,7 @@ impl LayerBitmap {
     }
 
     /// The disks have it: the nodes that began checkpoint `step` and weren't lost since now have it on disk. The newest
-    /// two complete checkpoints are kept. Does nothing if the checkpoint was never begun or was abandoned.
+    /// two complete checkpoints are kept. Does nothing if the checkpoint was never begun or has ended.
     pub fn record_disk(&mut self, step: u64) {
         let Some(holders) = self.saving.get(&step) else { return };
         self.disk.insert(step, holders.clone());
@@ -136,10 +117,10 @@ impl LayerBitmap {
     }
 
     /// The object store has all of checkpoint `step`. Returns whether it does: not if the checkpoint was never begun,
-    /// was abandoned, or if some shard was lost with all its holders before it was written. A shard whose uploader was
-    /// lost is taken over by another holder. The newest two checkpoints are kept.
+    /// has ended, or if some shard was lost with all its holders before it was written. A shard whose uploader was lost
+    /// is taken over by another holder. The newest two checkpoints are kept.
     pub fn record_object_store(&mut self, step: u64) -> bool {
-        let whole = self.saving.remove(&step).is_some_and(|holders| holders.cover_everything());
+        let whole = self.saving.get(&step).is_some_and(NodeSets::cover_everything);
         if whole {
             self.object_store.insert(step);
             let oldest_kept = nth_newest(self.object_store.iter().copied());
@@ -148,8 +129,8 @@ impl LayerBitmap {
         whole
     }
 
-    /// The checkpoint that is being written won't be finished; what is on disk of it already stays.
-    pub fn abandon_checkpoint(&mut self, step: u64) {
+    /// Nothing more is written of checkpoint `step`, finished or not; what disks and object store have of it stays.
+    pub fn end_checkpoint(&mut self, step: u64) {
         self.saving.remove(&step);
     }
 
@@ -237,10 +218,6 @@ impl Interner {
         self.free.insert(bit);
         Some(bit)
     }
-
-    fn iter(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.bits.iter().map(|(name, bit)| (name.as_str(), *bit))
-    }
 }
 
 #[cfg(test)]
@@ -257,18 +234,25 @@ mod tests {
         LayerBitmap::new(StateLayout::of_bytes(2, 800, 800, 800))
     }
 
+    /// Training goes on from `step` on another node, which is lost at once.
+    fn lose_memory(bitmap: &mut LayerBitmap, step: u64) {
+        bitmap.set_live(&plan(1, &[&[("other", 0, 2)]]), step);
+        bitmap.forget_node("other");
+    }
+
     #[test]
     fn live_copies_survive_while_each_shard_has_a_holder() {
         let mut bitmap = bitmap();
-        assert!(!bitmap.has_live_copy_of_everything());
+        let up = cluster(&["a", "b", "c"]);
+        let newest = |bitmap: &LayerBitmap| bitmap.newest_recoverable_step(&up, AllowedSources::All);
+        assert_eq!(newest(&bitmap), None);
         bitmap.set_live(&two_replicas(), 4);
         bitmap.advance_live(5);
-        assert_eq!(bitmap.live_step(), Some(5));
-        assert!(bitmap.has_live_copy_without(&["a", "b"]) && !bitmap.has_live_copy_without(&["b", "c"]));
+        assert_eq!((bitmap.live_step(), newest(&bitmap)), (Some(5), Some(5)));
         bitmap.forget_node("a");
-        assert!(bitmap.has_live_copy_of_everything() && !bitmap.has_live_copy_without(&["c"]));
+        assert_eq!(newest(&bitmap), Some(5));
         bitmap.forget_node("c");
-        assert!(!bitmap.has_live_copy_of_everything());
+        assert_eq!(newest(&bitmap), None);
     }
 
     #[test]
@@ -283,6 +267,23 @@ mod tests {
         let up = cluster(&["a", "b", "c"]);
         assert_eq!(bitmap.newest_recoverable_step(&up, AllowedSources::All), None);
         assert!(!bitmap.record_object_store(1));
+    }
+
+    #[test]
+    fn disks_and_object_store_finish_in_either_order() {
+        let mut bitmap = bitmap();
+        bitmap.set_live(&two_replicas(), 10);
+        bitmap.begin_checkpoint(&two_replicas(), 10);
+        assert!(bitmap.record_object_store(10));
+        bitmap.record_disk(10);
+        assert_eq!(bitmap.disk.keys().copied().collect::<Vec<_>>(), [10]);
+        // What comes after the end is not of this checkpoint.
+        bitmap.advance_live(20);
+        bitmap.begin_checkpoint(&two_replicas(), 20);
+        bitmap.end_checkpoint(20);
+        bitmap.record_disk(20);
+        assert!(!bitmap.record_object_store(20));
+        assert_eq!(bitmap.disk.keys().copied().collect::<Vec<_>>(), [10]);
     }
 
     #[test]
@@ -324,7 +325,7 @@ mod tests {
         assert_eq!(newest(&bitmap, AllowedSources::All), Some(25));
         assert_eq!(newest(&bitmap, AllowedSources::MemoryAndObjectStore), Some(25));
         assert_eq!(newest(&bitmap, AllowedSources::ObjectStore), Some(10));
-        bitmap.clear_live();
+        lose_memory(&mut bitmap, 20);
         assert_eq!(newest(&bitmap, AllowedSources::All), Some(20));
         assert_eq!(newest(&bitmap, AllowedSources::MemoryAndObjectStore), Some(10));
     }
@@ -335,8 +336,7 @@ mod tests {
         bitmap.set_live(&two_replicas(), 10);
         bitmap.begin_checkpoint(&two_replicas(), 10);
         bitmap.record_disk(10);
-        bitmap.set_live(&two_replicas(), 5);
-        bitmap.clear_live();
+        lose_memory(&mut bitmap, 5);
         assert_eq!(bitmap.newest_recoverable_step(&cluster(&["a", "b", "c"]), AllowedSources::All), None);
         assert!(!bitmap.record_object_store(10));
     }

@@ -65,7 +65,8 @@ fn autohet() -> Policy {
 }
 
 /// Job morphing (Varuna; Athlur et al. 2022): grids of pipeline depth × replicas without tensor parallelism, every rank
-/// reads its state from the object store, so that planned changes save first and unplanned ones roll back.
+/// reads its state from the object store, so that changes that are known beforehand, by a notice or a join, save first and
+/// others roll back.
 fn varuna() -> Policy {
     Policy {
         name: "varuna",
@@ -73,7 +74,7 @@ fn varuna() -> Policy {
         planner: planned_by("varuna"),
         sources: AllowedSources::ObjectStore,
         joins: JoinRule::WhenFaster,
-        heeds_notice: false,
+        heeds_notice: true,
         fixed_shape: false,
         saves_before_change: true,
     }

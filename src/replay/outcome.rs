@@ -56,7 +56,7 @@ pub struct PolicyOutcome {
     pub recoveries: Vec<RecoveryRecord>,
     /// Plans in the order in which they were first used, on the nodes of their first use.
     pub plans: Vec<Arc<PlannedIteration>>,
-    /// Why nothing fitted, the last time that nothing did.
+    /// Why nothing fitted, the last time that nothing did; `None` if there was no node to fit anything on.
     pub refusal: Option<String>,
 }
 

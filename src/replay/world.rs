@@ -184,9 +184,7 @@ impl<'a> World<'a> {
                 Event::IterationDone
             }
             Doing::Snapshot { plan, snapshot } => {
-                if !snapshot.until_durable {
-                    self.persist(&plan, snapshot.step);
-                }
+                self.persist(&plan, snapshot);
                 Event::SnapshotDone
             }
             Doing::Reconfiguration { plan, .. } => {
@@ -286,10 +284,17 @@ impl<'a> World<'a> {
         Ok(Running { placed: placed.clone(), breakdown, number })
     }
 
-    fn persist(&mut self, plan: &Running, step: u64) {
+    /// A snapshot goes on to where it isn't yet: one that was waited for is in the object store, and as long on its way
+    /// to the disks.
+    fn persist(&mut self, plan: &Running, Snapshot { step, until_durable }: Snapshot) {
         let times = self.persist_times(plan);
+        let waited = if until_durable { times.object_store } else { SimTime::ZERO };
         let places = [(times.disk, CheckpointPlace::Disk), (times.object_store, CheckpointPlace::ObjectStore)];
         for (after, place) in places {
+            if until_durable && place == CheckpointPlace::ObjectStore {
+                continue;
+            }
+            let after = after.saturating_sub(waited);
             let due = Due::Durable { snapshot: self.snapshots, step, place };
             self.queue.push(self.now.saturating_add(after), due);
         }

@@ -15,6 +15,7 @@ pub(super) struct Stretch {
     pub gpus_up: u32,
     pub gpus_in_use: u32,
     pub iterations: u64,
+    pub rolled_back: u64,
     pub tokens_per_s: f64,
 }
 
@@ -24,6 +25,8 @@ pub(super) struct Stretch {
 /// - `plan`: index into the policy's plans (`plan_index` of `plans.jsonl`), empty where there is none;
 /// - `gpus_up`: GPUs that are there; `gpus_in_use`: GPUs that hold the plan, zero while recovering or waiting;
 /// - `iterations`: iterations that ended in it, also those rolled back later;
+/// - `rolled_back`: iterations done before that were rolled back at its start. All `iterations` less all `rolled_back` are
+///   those that count in the end;
 /// - `tokens_per_s`: the plan's rate while training, else zero.
 pub fn timeline_csv(replay: &Replay, tokens_per_iteration: u64) -> String {
     let mut csv = csv::Writer::from_writer(Vec::new());
@@ -51,6 +54,7 @@ fn stretches(replay: &Replay, outcome: &PolicyOutcome, tokens_per_iteration: u64
                 gpus_up: gpus_up(replay, start),
                 gpus_in_use: gpus_in_use(outcome, segment),
                 iterations: ended - counted,
+                rolled_back: if start == segment.start { segment.rolled_back } else { 0 },
                 tokens_per_s: tokens_per_s(outcome, segment, tokens_per_iteration),
             });
             counted = ended;
@@ -115,15 +119,15 @@ mod tests {
         assert_eq!(
             autohet,
             [
-                "policy,start_s,end_s,phase,plan,gpus_up,gpus_in_use,iterations,tokens_per_s",
-                "autohet,0.0,5.0,recovering,0,12,0,0,0.0",
-                "autohet,5.0,38.0,training,0,12,6,4,4096.0",
-                "autohet,38.0,40.0,checkpointing,0,12,6,0,0.0",
-                "autohet,40.0,50.0,recovering,1,8,0,0,0.0",
-                "autohet,50.0,70.0,training,1,8,4,2,3276.8",
-                "autohet,70.0,75.0,training,1,12,4,0,3276.8",
-                "autohet,75.0,80.0,recovering,0,12,0,0,0.0",
-                "autohet,80.0,100.0,training,0,12,6,2,4096.0",
+                "policy,start_s,end_s,phase,plan,gpus_up,gpus_in_use,iterations,rolled_back,tokens_per_s",
+                "autohet,0.0,5.0,recovering,0,12,0,0,0,0.0",
+                "autohet,5.0,38.0,training,0,12,6,4,0,4096.0",
+                "autohet,38.0,40.0,checkpointing,0,12,6,0,0,0.0",
+                "autohet,40.0,50.0,recovering,1,8,0,0,1,0.0",
+                "autohet,50.0,70.0,training,1,8,4,2,0,3276.8",
+                "autohet,70.0,75.0,training,1,12,4,0,0,3276.8",
+                "autohet,75.0,80.0,recovering,0,12,0,0,0,0.0",
+                "autohet,80.0,100.0,training,0,12,6,2,0,4096.0",
             ]
         );
     }
@@ -152,7 +156,8 @@ mod tests {
                 prop_assert!(all.windows(2).all(|pair| (pair[0].end_s - pair[1].start_s).abs() < 1e-9));
                 prop_assert!(all.iter().all(|stretch| stretch.start_s < stretch.end_s));
                 let counted: u64 = all.iter().map(|stretch| stretch.iterations).sum();
-                prop_assert_eq!(counted, outcome.segments.iter().map(|segment| segment.iterations).sum::<u64>());
+                let rolled_back: u64 = all.iter().map(|stretch| stretch.rolled_back).sum();
+                prop_assert_eq!(counted - rolled_back, outcome.iterations);
             }
         }
     }

@@ -10,7 +10,7 @@ fn results(sandbox: &Sandbox, args: &[&str], environment: &[(&str, &str)]) -> BT
     let files = sandbox.listing().into_iter().filter(|path| path.starts_with(sandbox.path("out")) && path.is_file());
     let mut found: BTreeMap<String, String> =
         files.map(|path| (path.display().to_string(), std::fs::read_to_string(path).unwrap())).collect();
-    assert_eq!(found.len(), 7);
+    assert_eq!(found.len(), 8);
     found.insert("stdout".to_owned(), ran.stdout);
     found
 }

@@ -2,7 +2,7 @@
 
 use autohet::cost::{CostModel, CostSettings};
 use autohet::elastic::checkpoint::{CheckpointInterval, CheckpointSettings};
-use autohet::elastic::{Cause, policies};
+use autohet::elastic::{Cause, ReconfigurationSettings, policies};
 use autohet::metrics::{Activity, GpuTime};
 use autohet::model::ModelSpec;
 use autohet::plan::TrainingSettings;
@@ -30,6 +30,10 @@ const GPT: Job = Job { model: "gpt3-1.3b", checkpoint_s: 60.0 };
 impl Job {
     /// Replays the rows, and checks what holds for every replay.
     fn replay(&self, policy: &str, rows: &str) -> PolicyOutcome {
+        self.replay_with(policy, rows, &ReconfigurationSettings::default())
+    }
+
+    fn replay_with(&self, policy: &str, rows: &str, reconfiguration: &ReconfigurationSettings) -> PolicyOutcome {
         let trace = parse(&format!("{HEADER}{rows}"), "test").unwrap();
         let events = trace.cluster_events(&OfferDefaults::default()).unwrap();
         let cost = CostModel::new(ModelSpec::preset(self.model).unwrap(), CostSettings::default(), None);
@@ -40,7 +44,7 @@ impl Job {
             cost: &cost,
             training: &training,
             checkpoint: &checkpoint,
-            reconfiguration: &autohet::elastic::ReconfigurationSettings::default(),
+            reconfiguration,
         };
         let policies = [policies::by_name(policy).unwrap()];
         let replayed = replay(&events, trace.span, &policies, settings, &|_| {}).unwrap();
@@ -131,6 +135,35 @@ fn a_loss_of_the_only_copy_goes_back_to_the_last_checkpoint(#[case] policy: &str
 }
 
 #[test]
+fn a_join_that_does_not_pay_yet_is_weighed_again() {
+    // Connecting takes so long that a second node is worth it only once changes are seen to be rare.
+    let slow = ReconfigurationSettings { communicators_s: 1500.0, ..ReconfigurationSettings::default() };
+    let outcome = GPT.replay_with("autohet", "0,up,a,T4,4\n1700,up,b,T4,4\n20000,up,z,T4,1\n", &slow);
+    let [recovery] = &outcome.recoveries[..] else { panic!("{:?}", outcome.recoveries) };
+    assert_eq!(recovery.cause, Cause::Join);
+    // One change and an hour assumed before the trace: the mean time between changes at `t` is `h = (3600 + t) / 2`. In
+    // what the pause leaves of it, the new plan has to do more iterations than the old one in all: `h > p / (1 - n / o)`.
+    let [old_s, new_s] = [0, 1].map(|plan| outcome.plans[plan].predicted_iteration_s);
+    let horizon_s = recovery.time.total().as_seconds() / (1.0 - new_s / old_s);
+    let pays_s = 2.0 * horizon_s - 3600.0;
+    assert!(pays_s > 1700.0, "it has to be put off at first: {pays_s} s");
+    let start_s = recovery.start.as_seconds();
+    let late_s = 60.0 + 5.0 * old_s;
+    assert!((pays_s..pays_s + late_s).contains(&start_s), "{start_s} s, pays from {pays_s} s");
+}
+
+#[test]
+fn after_a_rollback_survivors_read_their_own_disks() {
+    // The model needs both nodes, and a disk takes longer than the way to the object store: 1 GB/s against 9.7 Gbit/s.
+    let outcome = GPT.replay("autohet", "0,up,a,T4,1\n0,up,b,T4,1\n2000,down,b,,\n2100,up,c,T4,1\n4000,up,z,T4,1\n");
+    let recovery = &outcome.recoveries[0];
+    assert_eq!((recovery.cause, recovery.start), (Cause::Resume, seconds(2100)));
+    assert!(recovery.lost_iterations > 0, "the memory of `a` has half of it");
+    let fetched = recovery.fetched;
+    assert!(fetched.own_disk > 0 && fetched.object_store > 0, "`a` has its half, `c` nothing: {fetched:?}");
+}
+
+#[test]
 fn a_second_loss_during_recovery_overtakes_the_first() {
     let up = "0,up,a,T4,4\n0,up,b,T4,4\n0,up,c,T4,4\n";
     let outcome = BERT.replay("autohet", &format!("{up}600,down,b,,\n610,down,c,,\n1200,up,z,T4,1\n"));
@@ -173,17 +206,32 @@ fn what_goes_with_the_last_copies_is_lost_even_if_nothing_comes_after(#[case] po
     assert!(lost <= 1 + (120.0 / outcome.plans[0].predicted_iteration_s) as u64, "{lost} lost");
 }
 
-#[test]
-fn a_notice_leads_to_no_lost_work() {
+#[rstest]
+#[case::autohet("autohet")]
+#[case::varuna("varuna")]
+fn a_notice_leads_to_no_lost_work(#[case] policy: &str) {
     let rows = "0,up,a,T4,4\n0,up,b,T4,4\n600,notice,b,,\n900,down,b,,\n1500,up,z,T4,1\n";
-    let heeding = BERT.replay("autohet", rows);
+    let heeding = BERT.replay(policy, rows);
     assert_eq!(heeding.recoveries[0].cause, Cause::Notice);
     assert_eq!((heeding.iterations_rolled_back, heeding.recoveries[0].lost_iterations), (0, 0));
     // Only the iteration at the end of the trace is cut off.
     assert!(heeding.ledger.get(Activity::LostWork) <= one_iteration(&heeding));
     assert!(heeding.recoveries[0].end < seconds(900), "it has left before the node goes");
-    let blind = BERT.replay("varuna", rows);
-    assert!(blind.iterations_rolled_back > 0 && blind.recoveries[0].cause == Cause::Loss);
+    let blind = BERT.replay("restart", rows);
+    assert!(blind.iterations_rolled_back > 0 && blind.recoveries.is_empty(), "it waits for `b` to the end");
+}
+
+#[test]
+fn a_save_that_the_loss_cuts_off_is_no_checkpoint() {
+    // Saving takes 1.5 s at least: 4.7 GB over two nodes at 9.7 Gbit/s each, after what is left of an iteration.
+    let after = |notice: &str| {
+        BERT.replay("varuna", &format!("0,up,a,T4,4\n0,up,b,T4,4\n{notice}601,down,b,,\n1500,up,z,T4,1\n"))
+    };
+    let (warned, unwarned) = (after("600,notice,b,,\n"), after(""));
+    let recovery = &warned.recoveries[0];
+    assert_eq!((recovery.cause, recovery.start), (Cause::Loss, seconds(601)));
+    assert!(recovery.lost_iterations > 0);
+    assert_eq!(recovery.lost_iterations, unwarned.recoveries[0].lost_iterations);
 }
 
 #[test]

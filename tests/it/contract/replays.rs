@@ -3,11 +3,13 @@
 use super::number;
 use crate::support::{Ran, Sandbox};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "iteration.perfetto.json",
     "ledger.csv",
     "plans.jsonl",
+    "recoveries.csv",
     "resolved.toml",
     "summary.json",
     "throughput.svg",
@@ -98,6 +100,37 @@ fn the_results_folder_has_every_file_and_they_agree() {
         let rows = ledger.lines().filter(|line| line.starts_with(&format!("{name},"))).count();
         assert_eq!(rows, policy["ledger_gpu_s"].as_object().unwrap().len(), "{name}");
     }
+    for (name, policy) in summary["policies"].as_object().unwrap() {
+        check_events(&sandbox, name, policy);
+    }
+}
+
+/// The rows of a policy in a table, by column.
+fn table(sandbox: &Sandbox, file: &str, policy: &str) -> Vec<BTreeMap<String, String>> {
+    let text = sandbox.read(&format!("results/small/{file}"));
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let rows = reader.deserialize().map(|row| row.unwrap());
+    rows.filter(|row: &BTreeMap<String, String>| row["policy"] == policy).collect()
+}
+
+fn sum(rows: &[BTreeMap<String, String>], column: &str) -> f64 {
+    rows.iter().map(|row| row[column].parse::<f64>().unwrap()).sum()
+}
+
+/// Timeline and recoveries of a policy lead to the totals of the summary.
+fn check_events(sandbox: &Sandbox, name: &str, policy: &Value) {
+    let stretches = table(sandbox, "timeline.csv", name);
+    let rolled_back = sum(&stretches, "rolled_back");
+    let done = sum(&stretches, "iterations");
+    assert_eq!(done - rolled_back, number(policy, "iterations"), "{name}: {done} done, {rolled_back} rolled back");
+    assert_eq!(rolled_back, number(policy, "lost_iterations"), "{name}");
+    let recoveries = table(sandbox, "recoveries.csv", name);
+    assert_eq!(recoveries.len() as f64, number(policy, "recoveries"), "{name}");
+    for recovery in recoveries.iter().filter(|recovery| recovery["attempts_overtaken"] == "0") {
+        let row = std::slice::from_ref(recovery);
+        let parts_s: f64 = ["detect_s", "plan_s", "connect_s", "fetch_s"].map(|part| sum(row, part)).iter().sum();
+        assert!((sum(row, "end_s") - sum(row, "start_s") - parts_s).abs() < 1e-6, "{name}: {recovery:?}");
+    }
 }
 
 #[test]
@@ -154,4 +187,14 @@ fn one_sample_is_not_samples() {
     let sandbox = Sandbox::with_small_trace();
     let ran = sandbox.run(&["--trace", "small.csv", "--model", "bert-large", "--global-batch-size", "1"]);
     assert!(ran.stdout.starts_with("bert-large, global batch of 1 sample, "), "{}{}", ran.stdout, ran.stderr);
+}
+
+#[test]
+fn nodes_that_go_too_soon_are_the_reason_for_no_training() {
+    let text = "time_s,event,node,gpu_type,gpu_count\n0,up,a,T4,4\n20,down,a,,\n600,up,b,T4,4\n601,down,b,,\n";
+    let ran = Sandbox::new().file("t.csv", text).run(&["--trace", "t.csv", "--model", "bert-large"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let reason = "never trained: no set of nodes stayed up long enough to finish an iteration";
+    assert_eq!(ran.stdout.matches(reason).count(), 3, "{}", ran.stdout);
+    assert!(!ran.stdout.contains("--cluster"), "{}", ran.stdout);
 }
