@@ -40,12 +40,7 @@ impl Job {
         let training = TrainingSettings { global_batch_size: 64, ..TrainingSettings::default() };
         let interval = CheckpointInterval::Fixed { seconds: self.checkpoint_s };
         let checkpoint = CheckpointSettings { interval, ..CheckpointSettings::default() };
-        let settings = ReplaySettings {
-            cost: &cost,
-            training: &training,
-            checkpoint: &checkpoint,
-            reconfiguration,
-        };
+        let settings = ReplaySettings { cost: &cost, training: &training, checkpoint: &checkpoint, reconfiguration };
         let policies = [policies::by_name(policy).unwrap()];
         let replayed = replay(&events, trace.span, &policies, settings, &|_| {}).unwrap();
         let outcome = replayed.policies.into_iter().next().unwrap();
