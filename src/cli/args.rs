@@ -183,8 +183,9 @@ pub(super) enum TraceCommand {
 }
 
 const GENERATE_EXAMPLES: &str = "\
-A pool is written NODESxGPUSxTYPE[@ZONE][:USD_PER_NODE_HOUR]. A settings file (--settings) has a key for every
-parameter of the market; pools from the command line are added to it. docs/formats.md describes every key.
+A pool is written NODESxGPUSxTYPE[@ZONE][:USD_PER_NODE_HOUR]. A settings file has a key for
+every parameter of the market (docs/formats.md describes them); pools from the command line are
+added to it.
 
 Example of a settings file:
   seed = 7
