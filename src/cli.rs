@@ -5,15 +5,19 @@ mod files;
 mod job;
 mod plan;
 mod replay;
+#[cfg(feature = "burn-cpu")]
+mod run;
 mod trace;
 
 pub use args::SimArgs;
+#[cfg(feature = "burn-cpu")]
+pub use run::{RunArgs, run_training};
 
 use anyhow::anyhow;
 use args::SimCommand;
 use std::process::ExitCode;
 
-/// The run's own verdict is bad: nothing fits.
+/// The run's own verdict is bad: nothing fits, or training failed.
 const EXIT_VERDICT: u8 = 1;
 /// The input can't be used.
 const EXIT_INPUT: u8 = 2;

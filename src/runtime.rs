@@ -4,6 +4,8 @@
 //! the driver nor the timeline knows which.
 
 mod backend;
+#[cfg(feature = "burn-cpu")]
+pub mod device;
 mod drive;
 pub mod sim;
 mod timeline;

@@ -34,7 +34,7 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     }
     if let Some(path) = &args.perfetto {
         let iteration = simulate(&planned.plan, &problem.cluster, &problem.cost)?;
-        files.push((path, perfetto_json(&planned.plan, &iteration)));
+        files.push((path, perfetto_json(&planned.plan, &iteration.program, &iteration.timeline)));
     }
     let files: Vec<(&Path, &[u8])> = files.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
     files::write_files(&files)?;

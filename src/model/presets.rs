@@ -1,4 +1,4 @@
-//! Published models by name, and what a usable model must satisfy.
+//! Models by name, all but one published, and what a usable model must satisfy.
 
 use super::{Architecture, ModelError, ModelSpec};
 use crate::suggest;
@@ -18,6 +18,10 @@ const GPT3: [Row; 5] = [
     ("gpt3-30b", 48, 7168, 56, 28_672),
 ];
 
+/// A GPT for CPUs, which isn't published anywhere: small enough to train in minutes, a sequence of 128 bytes, whose 256
+/// values are its vocabulary.
+const TINY: [Row; 1] = [("gpt-tiny", 4, 128, 4, 512)];
+
 /// LLaMA of Touvron et al. 2023, table 2; MLP widths and the vocabulary of 32000 from the released weights.
 const LLAMA: [Row; 2] = [("llama-7b", 32, 4096, 32, 11_008), ("llama-13b", 40, 5120, 40, 13_824)];
 
@@ -25,7 +29,7 @@ const LLAMA: [Row; 2] = [("llama-7b", 32, 4096, 32, 11_008), ("llama-13b", 40, 5
 const BERT: [Row; 1] = [("bert-large", 24, 1024, 16, 4096)];
 
 impl ModelSpec {
-    /// The published model of this name; case and separators don't matter.
+    /// The model of this name; case and separators don't matter.
     ///
     /// ```
     /// use autohet::model::ModelSpec;
@@ -44,7 +48,7 @@ impl ModelSpec {
 
     /// Names of all presets, smallest first within a family.
     pub fn preset_names() -> Vec<&'static str> {
-        GPT3.iter().chain(&LLAMA).chain(&BERT).map(|row| row.0).collect()
+        TINY.iter().chain(&GPT3).chain(&LLAMA).chain(&BERT).map(|row| row.0).collect()
     }
 
     /// Checks that the shapes are those of a model that can be built.
@@ -77,6 +81,8 @@ impl ModelSpec {
 }
 
 fn presets() -> impl Iterator<Item = ModelSpec> {
+    let tiny =
+        TINY.iter().map(|row| ModelSpec { vocab_size: 256, seq_length: 128, ..from_row(row, Architecture::Gpt) });
     let gpt = GPT3.iter().map(|row| ModelSpec { vocab_size: 51_200, ..from_row(row, Architecture::Gpt) });
     let llama = LLAMA.iter().map(|row| ModelSpec {
         gated_mlp: true,
@@ -86,7 +92,7 @@ fn presets() -> impl Iterator<Item = ModelSpec> {
     });
     let bert =
         BERT.iter().map(|row| ModelSpec { vocab_size: 30_522, seq_length: 512, ..from_row(row, Architecture::Bert) });
-    gpt.chain(llama).chain(bert)
+    tiny.chain(gpt).chain(llama).chain(bert)
 }
 
 fn from_row(&(name, num_layers, hidden_size, heads, ffn_hidden_size): &Row, architecture: Architecture) -> ModelSpec {

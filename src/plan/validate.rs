@@ -3,6 +3,7 @@
 use super::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
 use crate::cluster::{Cluster, Node};
 use crate::cost::{CostModel, StageMemory, StageShape};
+use crate::model::ModelSpec;
 use crate::units::format_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -176,15 +177,27 @@ impl Plan {
     /// Every violation found, in the order of the plan, never an empty list.
     pub fn validate(&self, cluster: &Cluster, cost: &CostModel) -> Result<(), Vec<PlanViolation>> {
         let mut found = Vec::new();
-        self.check_job(cost, &mut found);
+        self.check_job(cost.model(), &mut found);
         self.check_placement(cluster, &mut found);
-        for (index, replica) in self.replicas.iter().enumerate() {
-            check_layers(index, replica, cost.model().num_layers, &mut found);
-        }
+        self.check_all_layers(cost.model(), &mut found);
         // Memory is a function of the shape, and has no meaning while that is wrong.
         if found.is_empty() {
             self.check_memory(cluster, cost, &mut found);
         }
+        if found.is_empty() { Ok(()) } else { Err(found) }
+    }
+
+    /// Checks what must hold on any machine: that micro batches, layers and tensor-parallel groups add up.
+    ///
+    /// # Errors
+    /// As of [`validate`](Self::validate).
+    pub fn validate_shape(&self, model: &ModelSpec) -> Result<(), Vec<PlanViolation>> {
+        let mut found = Vec::new();
+        self.check_job(model, &mut found);
+        for (place, stage) in self.stages() {
+            self.check_group(place, stage, &mut found);
+        }
+        self.check_all_layers(model, &mut found);
         if found.is_empty() { Ok(()) } else { Err(found) }
     }
 
@@ -211,8 +224,7 @@ impl Plan {
         })
     }
 
-    fn check_job(&self, cost: &CostModel, found: &mut Vec<PlanViolation>) {
-        let model = cost.model();
+    fn check_job(&self, model: &ModelSpec, found: &mut Vec<PlanViolation>) {
         if self.schema_version != SCHEMA_VERSION {
             found.push(PlanViolation::SchemaVersion { found: self.schema_version });
         }
@@ -246,10 +258,7 @@ impl Plan {
         let nodes: BTreeMap<&str, &Node> = cluster.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
         let mut used = BTreeSet::new();
         for (place, stage) in self.stages() {
-            if stage.gpus.len() != self.tensor_parallel_size as usize {
-                let expected = self.tensor_parallel_size;
-                found.push(PlanViolation::TensorParallel { place, expected, found: stage.gpus.len() });
-            }
+            self.check_group(place, stage, found);
             match nodes.get(stage.node.as_str()) {
                 None => found.push(PlanViolation::UnknownNode { place, node: stage.node.clone() }),
                 Some(node) => check_stage_on_node(place, stage, node, found),
@@ -259,6 +268,19 @@ impl Plan {
                     found.push(PlanViolation::GpuUsedTwice { place, node: stage.node.clone(), gpu });
                 }
             }
+        }
+    }
+
+    fn check_group(&self, place: StagePlace, stage: &Stage, found: &mut Vec<PlanViolation>) {
+        if stage.gpus.len() != self.tensor_parallel_size as usize {
+            let expected = self.tensor_parallel_size;
+            found.push(PlanViolation::TensorParallel { place, expected, found: stage.gpus.len() });
+        }
+    }
+
+    fn check_all_layers(&self, model: &ModelSpec, found: &mut Vec<PlanViolation>) {
+        for (index, replica) in self.replicas.iter().enumerate() {
+            check_layers(index, replica, model.num_layers, found);
         }
     }
 

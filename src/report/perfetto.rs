@@ -1,4 +1,4 @@
-//! `iteration.perfetto.json`: one simulated iteration as a timeline for ui.perfetto.dev.
+//! One iteration, simulated or measured, as a timeline for ui.perfetto.dev.
 //!
 //! A process is a replica and a thread is a stream of a stage: its passes, and below them what it sends, receives and
 //! reduces. Only tensor-parallel rank 0 of each stage is shown; the other ranks of the group do the same at the same
@@ -8,8 +8,7 @@ mod event;
 
 use crate::plan::{Plan, Replica};
 use crate::program::{Op, Part, Program, Stream};
-use crate::runtime::Span;
-use crate::runtime::sim::SimulatedIteration;
+use crate::runtime::{Span, Timeline};
 use crate::units::SimTime;
 use event::{Event, FlowEnd, slice_args};
 use serde::Serialize;
@@ -40,8 +39,7 @@ struct File {
 ///
 /// Beside passes and transfers it has arrows from each send to its receive, and per stage the micro batches in flight:
 /// those whose forward pass has begun and whose backward pass hasn't ended.
-pub fn perfetto_json(plan: &Plan, iteration: &SimulatedIteration) -> String {
-    let SimulatedIteration { program, timeline, .. } = iteration;
+pub fn perfetto_json(plan: &Plan, program: &Program, timeline: &Timeline) -> String {
     let mut spans: Vec<&Span> =
         timeline.spans.iter().filter(|span| program.ranks()[span.rank.index()].tensor_rank == 0).collect();
     spans.sort_by_key(|span| (span.rank, stream_of(program, span), span.start, span.id));
@@ -49,15 +47,15 @@ pub fn perfetto_json(plan: &Plan, iteration: &SimulatedIteration) -> String {
     events.extend(spans.iter().map(|span| slice(program, span)));
     events.extend(flows(program, &spans));
     events.extend(in_flight(program, &spans));
-    let file = File { display_time_unit: "ms", other_data: about(plan, iteration), events };
+    let file = File { display_time_unit: "ms", other_data: about(plan, program, timeline), events };
     let mut json = serde_json::to_string(&file).expect("events have string keys only");
     json.push('\n');
     json
 }
 
-fn about(plan: &Plan, iteration: &SimulatedIteration) -> Value {
-    let makespan = iteration.timeline.makespan();
-    let times = iteration.timeline.rank_times(&iteration.program);
+fn about(plan: &Plan, program: &Program, timeline: &Timeline) -> Value {
+    let makespan = timeline.makespan();
+    let times = timeline.rank_times(program);
     let bubble_s: f64 = times.iter().map(|time| time.bubble.as_seconds()).sum();
     json!({
         "model": plan.model,

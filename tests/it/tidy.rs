@@ -21,12 +21,23 @@ const MAX_FUNCTION_LINES: usize = 70;
 /// import each other, in either direction.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
+/// Where a clock may be read: by the command line, and where training is real and what it reports are measurements. The
+/// simulator, which is in `runtime` too, has none.
+const CLOCK_HOMES: &[&str] = &["cli/", "runtime/device/"];
+
 /// A word, the paths that may hold it in code outside tests, and what the rule is for.
 const WORDS: &[(&str, &[&str], &str)] = &[
     ("russcip", &["planner/scip"], "one room knows the solver, so that it can be left out or exchanged"),
     ("scip_sys", &["planner/scip"], "one room knows the solver, so that it can be left out or exchanged"),
-    ("Instant", &["cli/"], "nothing but the command line looks at a clock, so that results repeat"),
-    ("SystemTime", &["cli/"], "nothing but the command line looks at a clock, so that results repeat"),
+    (
+        "burn_autodiff",
+        &["runtime/device/"],
+        "one room knows the tensor library, so that it can be left out or exchanged",
+    ),
+    ("burn_flex", &["runtime/device/"], "one room knows the tensor library, so that it can be left out or exchanged"),
+    ("burn_tensor", &["runtime/device/"], "one room knows the tensor library, so that it can be left out or exchanged"),
+    ("Instant", CLOCK_HOMES, "only the command line and real training look at a clock, so that results repeat"),
+    ("SystemTime", CLOCK_HOMES, "only the command line and real training look at a clock, so that results repeat"),
     ("StdRng", &[], "its stream may change with a release; `rand_pcg` is fixed by name"),
     ("ThreadRng", &[], "randomness has a seed"),
 ];

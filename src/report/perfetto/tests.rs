@@ -9,7 +9,7 @@ fn simulated() -> (Plan, SimulatedIteration, Value) {
     let plan = fixture::planned(true).plan;
     let (cluster, cost) = world();
     let iteration = simulate(&plan, &cluster, &cost).unwrap();
-    let json = serde_json::from_str(&perfetto_json(&plan, &iteration)).unwrap();
+    let json = serde_json::from_str(&perfetto_json(&plan, &iteration.program, &iteration.timeline)).unwrap();
     (plan, iteration, json)
 }
 
@@ -96,6 +96,9 @@ fn micro_batches_in_flight_keep_to_the_schedule() {
 #[test]
 fn the_same_iteration_gives_the_same_bytes() {
     let (plan, iteration, json) = simulated();
-    assert_eq!(perfetto_json(&plan, &iteration), perfetto_json(&plan, &iteration));
+    assert_eq!(
+        perfetto_json(&plan, &iteration.program, &iteration.timeline),
+        perfetto_json(&plan, &iteration.program, &iteration.timeline)
+    );
     assert!(json["otherData"]["bubble_fraction"].as_f64().unwrap() > 0.0);
 }

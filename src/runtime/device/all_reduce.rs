@@ -1,0 +1,124 @@
+//! Ring all-reduce (Patarasuk and Yuan 2009): a reduce-scatter, then an all-gather, over any number of members.
+//!
+//! Each piece is summed on its way round the ring and then handed on as it is, so that all members end with the same
+//! bits.
+
+use super::clock::Clock;
+use super::transport::{Transport, TransportError};
+use crate::units::SimTime;
+
+/// One member's place in a ring.
+pub(super) struct Ring {
+    /// Place of this member, from zero.
+    pub(super) place: usize,
+    /// Number of members, at least two.
+    pub(super) members: usize,
+    /// The connection to the next member.
+    pub(super) next: Box<dyn Transport>,
+    /// The connection from the previous one.
+    pub(super) previous: Box<dyn Transport>,
+}
+
+impl Ring {
+    /// Replaces `values` by their sum over all members, all of which bring as many. Returns when all of them were there.
+    pub(super) fn sum(&mut self, values: &mut [f32], clock: &Clock) -> Result<SimTime, TransportError> {
+        let n = self.members;
+        // After n - 1 empty messages from member to member, each has heard of all others.
+        for _ in 1..n {
+            self.exchange(&[])?;
+        }
+        let start = clock.now();
+        let length = values.len();
+        let piece = move |index: usize| length * (index % n) / n..length * (index % n + 1) / n;
+        for round in 0..n - 1 {
+            let received = self.exchange(&to_bytes(&values[piece(self.place + n - round)]))?;
+            let into = &mut values[piece(self.place + 2 * n - round - 1)];
+            into.iter_mut().zip(from_bytes(&received)).for_each(|(value, other)| *value += other);
+        }
+        for round in 0..n - 1 {
+            let received = self.exchange(&to_bytes(&values[piece(self.place + n + 1 - round)]))?;
+            let into = &mut values[piece(self.place + n - round)];
+            into.iter_mut().zip(from_bytes(&received)).for_each(|(value, other)| *value = other);
+        }
+        Ok(start)
+    }
+
+    /// Sends to the next member and receives from the previous one. Members at odd places receive first: if all sent
+    /// first, all could wait for room in the next one's buffer.
+    fn exchange(&mut self, message: &[u8]) -> Result<Vec<u8>, TransportError> {
+        if self.place % 2 == 1 {
+            let received = self.previous.receive()?;
+            self.next.send(message)?;
+            return Ok(received);
+        }
+        self.next.send(message)?;
+        self.previous.receive()
+    }
+}
+
+/// Numbers as they travel: little endian.
+pub(super) fn to_bytes(values: &[f32]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(values.len() * 4);
+    for value in values {
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+    bytes
+}
+
+/// The numbers of a message.
+pub(super) fn from_bytes(bytes: &[u8]) -> impl Iterator<Item = f32> {
+    bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TcpTransport;
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    fn rings(members: usize) -> Vec<Ring> {
+        let silence = Duration::from_secs(20);
+        let wrap = |stream| -> Box<dyn Transport> { Box::new(TcpTransport::new(stream, "peer", silence).unwrap()) };
+        let mut ends: Vec<_> = (0..members)
+            .map(|_| {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let out = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                (wrap(out), Some(wrap(listener.accept().unwrap().0)))
+            })
+            .collect();
+        // Edge p leads from member p to member p + 1.
+        let incoming: Vec<_> = (0..members).map(|p| ends[(p + members - 1) % members].1.take().unwrap()).collect();
+        let outgoing = ends.into_iter().map(|(out, _)| out);
+        outgoing
+            .zip(incoming)
+            .enumerate()
+            .map(|(place, (next, previous))| Ring { place, members, next, previous })
+            .collect()
+    }
+
+    #[test]
+    fn all_members_end_with_the_same_sum() {
+        // Large pieces fill the sockets' buffers; lengths that don't divide leave unlike and empty pieces.
+        for (members, length) in [(2, 5), (3, 1), (3, 10), (5, 2_000_003)] {
+            let sums: Vec<Vec<f32>> = std::thread::scope(|scope| {
+                let running: Vec<_> = rings(members)
+                    .into_iter()
+                    .map(|mut ring| {
+                        scope.spawn(move || {
+                            let value = |i: usize| (i % 1000) as f32 + 1000.0 * ring.place as f32;
+                            let mut values: Vec<f32> = (0..length).map(value).collect();
+                            ring.sum(&mut values, &Clock::start().0).unwrap();
+                            values
+                        })
+                    })
+                    .collect();
+                running.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let places = (members * (members - 1) / 2) as f32;
+            let expected: Vec<f32> =
+                (0..length).map(|i| (i % 1000) as f32 * members as f32 + 1000.0 * places).collect();
+            assert!(sums.iter().all(|sum| *sum == expected), "{members} members, {length} values");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Any plan trains the same model.
+
+use super::{autohet_run, folder_with, plan};
+use std::fs;
+
+/// Losses of the first steps under a plan.
+fn losses(plan: &serde_json::Value, options: &[&str]) -> Vec<f64> {
+    let folder = folder_with(plan);
+    fs::write(folder.path().join("corpus.txt"), include_str!("../../../README.md")).unwrap();
+    let mut command = autohet_run(folder.path());
+    command.args(["--plan", "plan.json", "--seed", "7", "--out", "out"]).args(options).assert().success();
+    let metrics = fs::read_to_string(folder.path().join("out/metrics.csv")).unwrap();
+    let mut reader = csv::Reader::from_reader(metrics.as_bytes());
+    reader.records().map(|record| record.unwrap()[1].parse().unwrap()).collect()
+}
+
+fn assert_same(found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len());
+    for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let difference = (found - expected).abs() / expected.abs();
+        assert!(difference < 1e-5, "step {}: {found} instead of {expected}", step + 1);
+    }
+}
+
+#[test]
+fn unlike_replicas_train_what_one_process_trains() {
+    let options = ["--steps", "5", "--data", "corpus.txt"];
+    let alone = losses(&plan("1f1b", "none", &[(6, &[4])]), &options);
+    // A model that knows nothing gives each of the 256 bytes the same probability: ln 256 = 5.545.
+    assert!((alone[0] - 256_f64.ln()).abs() < 0.15, "{alone:?}");
+    assert!(alone[4] < alone[0] - 0.5, "{alone:?}");
+    // Depth 2 and 3, of unlike cuts, with 4 and 2 micro batches.
+    let asymmetric = losses(&plan("1f1b", "none", &[(4, &[3, 1]), (2, &[1, 2, 1])]), &options);
+    assert_same(&asymmetric, &alone);
+    // Depth 1 beside depth 2: the tied matrix is once in one process and twice in two.
+    let mixed = losses(&plan("gpipe", "full", &[(1, &[4]), (5, &[2, 2])]), &options);
+    assert_same(&mixed, &alone);
+    let pipeline = losses(&plan("gpipe", "none", &[(6, &[2, 2])]), &options);
+    assert_same(&pipeline, &alone);
+}
+
+#[test]
+fn the_synthetic_language_is_learned() {
+    let losses =
+        losses(&plan("1f1b", "none", &[(2, &[2, 2]), (2, &[4])]), &["--steps", "40", "--learning-rate", "3e-3"]);
+    let last = losses[35..].iter().sum::<f64>() / 5.0;
+    assert!(last < losses[0] - 0.7, "{losses:?}");
+}
