@@ -2,7 +2,7 @@ use super::*;
 use crate::plan::ScheduleKind;
 use crate::report::fixture;
 use crate::report::plan_report::tests::world;
-use crate::runtime::sim::simulate;
+use crate::runtime::sim::{SimulatedIteration, simulate};
 
 /// A plan of two replicas, simulated, and its timeline.
 fn simulated() -> (Plan, SimulatedIteration, Value) {
