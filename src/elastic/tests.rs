@@ -228,7 +228,7 @@ impl Account {
                 let Some((&step, copies)) = self.saving.iter().nth(chosen) else { return };
                 let whole = is_whole(copies);
                 assert_eq!(bitmap.record_object_store(step), whole);
-                if bytes[2] % 2 == 0 {
+                if bytes[2].is_multiple_of(2) {
                     self.saving.remove(&step);
                     bitmap.end_checkpoint(step);
                 }
