@@ -199,7 +199,7 @@ fn recorded_traces_read_with_their_published_statistics() {
         ("parcae-p3-counts.csv", TraceFormat::ParcaeCounts, 32, (0.745, 0.755), None),
         ("gcp-a100x1-east1b.txt", TraceFormat::GcpCounts, 64, (0.895, 0.905), Some((0.10, [4.3, 8.0, 36.0]))),
         ("bamboo-doc-p2-counts.csv", TraceFormat::StepCounts, 10, (0.99, 1.0), None),
-        ("sailor-a100-levels.json", TraceFormat::SailorLevels, 16, (0.5, 1.0), None),
+        ("sailor-a100-levels.json", TraceFormat::SailorLevels, 14, (0.5, 1.0), None),
         ("sailor-a100-original.json", TraceFormat::SailorLevels, 16, (0.5, 1.0), None),
         ("sailor-het-counts.csv", TraceFormat::SailorCsv, 512, (0.3, 0.7), None),
         (
@@ -207,7 +207,7 @@ fn recorded_traces_read_with_their_published_statistics() {
             TraceFormat::SkyPilot,
             16,
             (0.43, 0.55),
-            Some((0.38, [11.1, 16.0, 16.0])),
+            Some((0.38, [6.7, 16.0, 16.0])),
         ),
         ("skypilot-4node-us-west-2c-v100.json", TraceFormat::SkyPilot, 4, (0.34, 0.82), None),
         ("skypilot-1node-us-west-2a-k80.json", TraceFormat::SkyPilot, 1, (0.89, 0.90), None),
