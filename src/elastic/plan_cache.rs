@@ -57,6 +57,9 @@ impl<'a> PlanCache<'a> {
 
     /// The plan for these nodes, placed so that as much state as possible stays where it is.
     pub(super) fn plan_for(&mut self, cluster: &Cluster, bitmap: &LayerBitmap) -> Result<PlacedPlan, PlanError> {
+        if cluster.nodes.is_empty() {
+            return Err(PlanError::EmptyCluster);
+        }
         let number = if self.policy.fixed_shape && !self.shapes.is_empty() { 0 } else { self.shape_for(cluster)? };
         let shape = Arc::clone(&self.shapes[number]);
         let plan = place(&shape.plan, cluster, bitmap).ok_or_else(|| waits_for_shape(&shape.plan, cluster))?;
@@ -110,7 +113,7 @@ fn waits_for_shape(plan: &Plan, cluster: &Cluster) -> PlanError {
     let stages = plan.replicas.iter().flat_map(|replica| &replica.stages);
     let nodes: BTreeSet<&str> = stages.map(|stage| stage.node.as_str()).collect();
     PlanError::DoesNotFit {
-        reason: format!("the plan needs its {} nodes, {} are up", nodes.len(), cluster.nodes.len()),
+        reason: format!("the plan needs {} nodes of certain types, {} are up", nodes.len(), cluster.nodes.len()),
         hint: "wait until nodes of the same types are back, or use a policy that re-plans".into(),
     }
 }
