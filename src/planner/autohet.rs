@@ -52,14 +52,13 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Grids of the baselines that are executed beside the planner's own plans.
-    fn most_grids(self) -> usize {
+    /// Whether the grids of the baselines are executed beside the planner's own plans: not where milliseconds count.
+    fn tries_grids(self) -> bool {
         match self {
-            Self::Fast => 0,
-            Self::Search => 1,
+            Self::Fast | Self::Search => false,
             #[cfg(feature = "scip")]
-            Self::Scip => usize::MAX,
-            Self::Auto => usize::MAX,
+            Self::Scip => true,
+            Self::Auto => true,
         }
     }
 
@@ -82,8 +81,12 @@ impl Planner for AutoHet {
         let outer = Outer::new(request, self.name())?;
         let mut plans = outer.best_plans(self.engine)?;
         plans.truncate(MAX_JUDGED);
-        for plan in baselines::most_promising(request, self.name(), &outer)?.into_iter().take(self.engine.most_grids())
-        {
+        let grids = if self.engine.tries_grids() {
+            baselines::most_promising(request, self.name(), &outer)?
+        } else {
+            Vec::new()
+        };
+        for plan in grids {
             if !plans.contains(&plan) {
                 plans.push(plan);
             }
