@@ -98,3 +98,19 @@ fn what_is_read_by_people_has_no_colour_codes_where_nobody_looks() {
         assert!(!ran.stdout.contains('\u{1b}') && ran.stdout.ends_with('\n'));
     }
 }
+
+/// Clusters on which the planner's own candidates alone were slower than a baseline's grid.
+#[rstest::rstest]
+#[case::two_nodes("2x8xA100-80", "bert-large", "64")]
+#[case::three_nodes("3x8xA100-40", "gpt3-1.3b", "128")]
+#[case::small_nodes("4x2xL40S+1x8xH100", "bert-large", "512")]
+fn no_baseline_beats_the_recommended_planner(#[case] cluster: &str, #[case] model: &str, #[case] batch: &str) {
+    let args = ["compare", "--cluster", cluster, "--model", model, "--global-batch-size", batch, "--format", "json"];
+    let ran = Sandbox::new().run(&args);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let compared: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let predicted_s = |planner: &str| compared["planners"][planner]["predicted_iteration_s"].as_f64();
+    for baseline in ["megatron", "varuna", "whale"] {
+        assert!(predicted_s("autohet") <= predicted_s(baseline).or(Some(f64::INFINITY)), "{baseline}: {compared}");
+    }
+}
