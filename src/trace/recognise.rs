@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The formats that can be read. A further format is a variant here with its row in [`FORMATS`], a file beside this one, and
+/// The formats that can be read. A further format is a variant here with its row in `FORMATS`, a file beside this one, and
 /// a test of how it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
