@@ -41,7 +41,8 @@ struct Accesses {
 /// Share of the fitted host times that shows in training: the profiles above time operators one by one and wait for
 /// each, a training run issues them ahead of the GPU. What remains is read off a profile that times whole layers (Sailor,
 /// SOSP'25: OPT-350M on GH200, 4-way tensor parallel, one sample, where the GPU itself needs less): 1.50 ms forward and
-/// 1.72 ms backward with their collectives, about half of the fitted times.
+/// 1.72 ms backward with their collectives, about half of the fitted times. The half was first chosen with an eye on 21
+/// end-to-end runs without tensor parallelism (`vTrain`): those runs are no test of it.
 const ISSUED_AHEAD: f64 = 0.5;
 /// Host seconds of a layer's forward and backward pass.
 const LAYER_HOST_S: (f64, f64) = (1.85e-3 * ISSUED_AHEAD, 3.36e-3 * ISSUED_AHEAD);
