@@ -8,9 +8,11 @@ mod error;
 mod parameters;
 mod presets;
 mod products;
+mod shard;
 
 pub use error::ModelError;
 pub use products::MatrixProduct;
+pub use shard::{SHARDS_PER_BLOCK, Shard};
 
 use crate::ids::LayerId;
 use serde::{Deserialize, Serialize};

@@ -8,7 +8,8 @@ pub use json::PlanFileError;
 pub use planner::{Judge, PlanError, PlanRequest, PlannedIteration, Planner, TrainingSettings};
 pub use validate::{PlanViolation, StagePlace};
 
-use crate::model::{Execution, Precision, Recompute};
+use crate::ids::LayerId;
+use crate::model::{Block, Execution, Precision, Recompute};
 use serde::{Deserialize, Serialize};
 
 /// Version of the plan's JSON schema.
@@ -96,6 +97,17 @@ impl Plan {
     /// Number of ranks, one per GPU in use.
     pub fn world_size(&self) -> usize {
         self.replicas.iter().flat_map(|replica| &replica.stages).map(|stage| stage.gpus.len()).sum()
+    }
+}
+
+impl Replica {
+    /// The blocks that a stage holds, from the input side: the first stage has the embedding, the last one the head.
+    pub fn blocks(&self, stage: usize) -> Vec<Block> {
+        let Stage { first_layer, num_layers, .. } = self.stages[stage];
+        let layers = (first_layer..first_layer + num_layers).map(|layer| Block::Layer(LayerId(layer)));
+        let embedding = (stage == 0).then_some(Block::Embedding);
+        let head = (stage + 1 == self.stages.len()).then_some(Block::Head);
+        embedding.into_iter().chain(layers).chain(head).collect()
     }
 }
 

@@ -69,7 +69,7 @@ pub fn replay(
 }
 
 /// Events of one time together: nodes that go at once are lost at once.
-fn changes_by_time(events: &[NodeEvent]) -> Vec<(SimTime, MembershipChange)> {
+pub(crate) fn changes_by_time(events: &[NodeEvent]) -> Vec<(SimTime, MembershipChange)> {
     let mut changes: Vec<(SimTime, MembershipChange)> = Vec::new();
     for event in events {
         if changes.last().is_none_or(|(time, _)| *time != event.time) {

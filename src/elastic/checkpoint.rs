@@ -40,9 +40,27 @@ pub enum CheckpointInterval {
         /// Seconds.
         seconds: f64,
     },
+    /// After so many iterations.
+    Steps {
+        /// Iterations.
+        count: u64,
+    },
+    /// Never.
+    Never,
     /// What costs least for the losses and recoveries to be expected: [`optimal_interval_s`].
     #[default]
     Optimal,
+}
+
+/// What a checkpoint costs and what it saves, in seconds: the arguments of [`optimal_interval_s`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// How long training stands still for one.
+    pub save_s: f64,
+    /// Mean time from one loss to the next.
+    pub mean_time_between_failures_s: f64,
+    /// How long a recovery takes.
+    pub recovery_s: f64,
 }
 
 /// How long a checkpoint is written in the background, counted from the end of the snapshot.
@@ -82,7 +100,7 @@ impl CheckpointSettings {
         let usual = StorageBandwidths::default();
         let fixed_s = match self.interval {
             CheckpointInterval::Fixed { seconds } => Some(seconds),
-            CheckpointInterval::Optimal => None,
+            CheckpointInterval::Steps { .. } | CheckpointInterval::Never | CheckpointInterval::Optimal => None,
         };
         let total = self.object_store_total_bytes_per_s;
         let given = [
@@ -98,11 +116,20 @@ impl CheckpointSettings {
         bad.map_or(Ok(()), Err)
     }
 
-    /// Seconds of training between the start of one checkpoint and that of the next; arguments as for
-    /// [`optimal_interval_s`].
-    pub fn interval_s(&self, save_s: f64, mean_time_between_failures_s: f64, recovery_s: f64) -> f64 {
+    /// Whether `iterations` and `elapsed_s` after the start of the last checkpoint the next is due; other arguments as
+    /// for [`optimal_interval_s`].
+    pub fn is_due(&self, iterations: u64, elapsed_s: f64, expected: Expected) -> bool {
+        match self.interval {
+            CheckpointInterval::Steps { count } => iterations >= count,
+            _ => elapsed_s >= self.interval_s(expected),
+        }
+    }
+
+    fn interval_s(&self, expected: Expected) -> f64 {
+        let Expected { save_s, mean_time_between_failures_s, recovery_s } = expected;
         match self.interval {
             CheckpointInterval::Fixed { seconds } => seconds,
+            CheckpointInterval::Steps { .. } | CheckpointInterval::Never => f64::INFINITY,
             CheckpointInterval::Optimal => optimal_interval_s(save_s, mean_time_between_failures_s, recovery_s),
         }
     }
@@ -302,12 +329,16 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_interval_ignores_losses() {
-        let fixed = CheckpointSettings {
-            interval: CheckpointInterval::Fixed { seconds: 600.0 },
-            ..CheckpointSettings::default()
-        };
-        assert_relative_eq!(fixed.interval_s(10.0, 3600.0, 120.0), 600.0);
-        assert_relative_eq!(CheckpointSettings::default().interval_s(1.0, 4.0, 0.0), 4.0);
+    fn a_checkpoint_is_due_by_time_by_count_or_never() {
+        let every = |interval| CheckpointSettings { interval, ..CheckpointSettings::default() };
+        let expected = Expected { save_s: 10.0, mean_time_between_failures_s: 3600.0, recovery_s: 120.0 };
+        let fixed = every(CheckpointInterval::Fixed { seconds: 600.0 });
+        assert!(!fixed.is_due(1000, 599.0, expected) && fixed.is_due(0, 600.0, expected));
+        let counted = every(CheckpointInterval::Steps { count: 10 });
+        assert!(!counted.is_due(9, 1e9, expected) && counted.is_due(10, 0.0, expected));
+        assert!(!every(CheckpointInterval::Never).is_due(u64::MAX, f64::MAX, expected));
+        let classic = Expected { save_s: 1.0, mean_time_between_failures_s: 4.0, recovery_s: 0.0 };
+        let optimal = CheckpointSettings::default();
+        assert!(!optimal.is_due(0, 3.99, classic) && optimal.is_due(0, 4.0, classic));
     }
 }

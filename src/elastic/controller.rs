@@ -1,7 +1,7 @@
 //! The controller: events in, actions out. It has no clock and does no I/O: the world that feeds it, simulated or real,
 //! tells it the time with each event and carries out what it asks for.
 
-use super::checkpoint::CheckpointSettings;
+use super::checkpoint::{CheckpointSettings, Expected};
 use super::layer_bitmap::LayerBitmap;
 use super::layout::StateLayout;
 use super::membership::Membership;
@@ -12,6 +12,7 @@ use super::recovery::{RecoveryOptions, plan_recovery};
 use crate::cluster::Node;
 use crate::plan::{PlanError, PlanRequest};
 use crate::units::SimTime;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What the world tells the controller.
@@ -29,6 +30,11 @@ pub enum Event {
         step: u64,
         /// Where it is now.
         place: CheckpointPlace,
+    },
+    /// The snapshot of this step can't be written.
+    CheckpointFailed {
+        /// Iterations done when it was taken.
+        step: u64,
     },
     /// The change of plan that was asked for is complete.
     Reconfigured,
@@ -106,8 +112,8 @@ pub struct Controller<'a> {
     /// A change that didn't pay when it was weighed. It is weighed again after each checkpoint: the longer things stay as
     /// they are, the more a change can gain by the next one.
     postponed: Option<Cause>,
-    /// When the last snapshot was taken, or training began.
-    last_snapshot: SimTime,
+    /// When the last snapshot was taken, or training began, and after which iteration.
+    last_snapshot: (SimTime, u64),
     persisting: Option<Persisting>,
     last_recovery: SimTime,
     refusal: Option<PlanError>,
@@ -126,7 +132,8 @@ struct Persisting {
 #[derive(Clone, Debug)]
 enum Phase {
     Waiting,
-    Reconfiguring,
+    /// The nodes that state is read from.
+    Reconfiguring(BTreeSet<Arc<str>>),
     Training,
     Snapshotting(Snapshot),
 }
@@ -145,10 +152,29 @@ impl<'a> Controller<'a> {
             current: None,
             wanted: None,
             postponed: None,
-            last_snapshot: SimTime::ZERO,
+            last_snapshot: (SimTime::ZERO, 0),
             persisting: None,
             last_recovery: SimTime::ZERO,
             refusal: None,
+        }
+    }
+
+    /// Starts from a checkpoint of `step` that the object store has from an earlier run. To be called before any event.
+    pub fn resume_from(&mut self, step: u64) {
+        self.bitmap.record_earlier_checkpoint(step);
+    }
+
+    /// Training is over: the last checkpoint to take, if there is none of the last iteration yet. To be called between
+    /// iterations.
+    pub fn finish(&mut self, at: SimTime) -> Option<Snapshot> {
+        if self.bitmap.object_store_step() == Some(self.step)
+            || self.persisting.as_ref().is_some_and(|p| p.step == self.step)
+        {
+            return None;
+        }
+        match self.take_snapshot(at, false) {
+            Action::TakeSnapshot(snapshot) => Some(snapshot),
+            _ => None,
         }
     }
 
@@ -171,10 +197,16 @@ impl<'a> Controller<'a> {
                 self.on_durable(step, place);
                 Ok(None)
             }
+            Event::CheckpointFailed { step } => {
+                if self.persisting.as_ref().is_some_and(|snapshot| snapshot.step == step) {
+                    self.end_persisting();
+                }
+                Ok(None)
+            }
             Event::Reconfigured => {
                 let placed = self.current.as_ref().expect("a change of plan ends with a plan");
                 self.bitmap.set_live(&placed.plan, self.step);
-                self.last_snapshot = at;
+                self.last_snapshot = (at, self.step);
                 self.at_boundary(at).map(Some)
             }
         }
@@ -183,7 +215,9 @@ impl<'a> Controller<'a> {
     fn on_membership(&mut self, at: SimTime, change: MembershipChange) -> Result<Option<Action>, PlanError> {
         let in_use =
             |nodes: &[String]| self.current.as_ref().is_some_and(|placed| nodes.iter().any(|n| placed.uses(n)));
-        let (lost_in_use, noticed_in_use) = (in_use(&change.lost), in_use(&change.noticed));
+        let is_read = |node: &String| matches!(&self.phase, Phase::Reconfiguring(from) if from.contains(node.as_str()));
+        let lost_in_use = in_use(&change.lost) || change.lost.iter().any(is_read);
+        let noticed_in_use = in_use(&change.noticed);
         let joined = !change.joined.is_empty();
         for node in &change.lost {
             self.bitmap.forget_node(node);
@@ -225,7 +259,7 @@ impl<'a> Controller<'a> {
     /// Takes a checkpoint if one is due, else trains.
     fn go_on(&mut self, at: SimTime) -> Action {
         let is_safe = self.persisting.as_ref().is_none_or(|snapshot| snapshot.in_object_store);
-        if is_safe && at.saturating_sub(self.last_snapshot).as_seconds() >= self.interval_s(at) {
+        if is_safe && self.checkpoint_is_due(at) {
             return self.take_snapshot(at, false);
         }
         self.phase = Phase::Training;
@@ -238,7 +272,7 @@ impl<'a> Controller<'a> {
         self.end_persisting();
         self.bitmap.begin_checkpoint(&placed.plan, self.step);
         self.persisting = Some(Persisting { step: self.step, placed, on_disk: false, in_object_store: false });
-        self.last_snapshot = at;
+        self.last_snapshot = (at, self.step);
         self.phase = Phase::Snapshotting(snapshot);
         Action::TakeSnapshot(snapshot)
     }
@@ -298,7 +332,7 @@ impl<'a> Controller<'a> {
         self.step = reconfiguration.recovery.resume_step;
         self.last_recovery = reconfiguration.time.total();
         self.current = Some(reconfiguration.placed.clone());
-        self.phase = Phase::Reconfiguring;
+        self.phase = Phase::Reconfiguring(reconfiguration.recovery.senders());
         self.membership.note_change();
         Ok(Action::Reconfigure(reconfiguration))
     }
@@ -346,9 +380,14 @@ impl<'a> Controller<'a> {
         Ok((horizon_s - pause_s) / then_s > horizon_s / now_s)
     }
 
-    fn interval_s(&self, at: SimTime) -> f64 {
-        let stall_s = self.current.as_ref().map_or(0.0, |placed| placed.snapshot_stall.as_seconds());
-        let between_losses_s = self.membership.mean_time_between_losses_s(at);
-        self.settings.checkpoint.interval_s(stall_s, between_losses_s, self.last_recovery.as_seconds())
+    fn checkpoint_is_due(&self, at: SimTime) -> bool {
+        let expected = Expected {
+            save_s: self.current.as_ref().map_or(0.0, |placed| placed.snapshot_stall.as_seconds()),
+            mean_time_between_failures_s: self.membership.mean_time_between_losses_s(at),
+            recovery_s: self.last_recovery.as_seconds(),
+        };
+        let (last, last_step) = self.last_snapshot;
+        let elapsed_s = at.saturating_sub(last).as_seconds();
+        self.settings.checkpoint.is_due(self.step.saturating_sub(last_step), elapsed_s, expected)
     }
 }

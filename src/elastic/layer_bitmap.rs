@@ -105,6 +105,11 @@ impl LayerBitmap {
         self.saving.insert(step, holders);
     }
 
+    /// The object store has a whole checkpoint of `step` from an earlier run.
+    pub fn record_earlier_checkpoint(&mut self, step: u64) {
+        self.object_store.insert(step);
+    }
+
     /// The disks have it: the nodes that began checkpoint `step` and weren't lost since now have it on disk. The newest
     /// two complete checkpoints are kept. Does nothing if the checkpoint was never begun or has ended.
     pub fn record_disk(&mut self, step: u64) {

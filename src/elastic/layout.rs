@@ -1,24 +1,12 @@
 //! How the training state is cut: blocks of the model by slices along the tensor-parallel dimension.
 
+pub use crate::model::{SHARDS_PER_BLOCK, Shard};
+
 use crate::cost::CostModel;
 use crate::ids::LayerId;
 use crate::model::{Block, Precision};
 use crate::plan::{Plan, Replica};
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
-
-/// Slices into which the state of each block is cut along the tensor-parallel dimension: the largest degree in use, so
-/// that ranks of any smaller power of two hold whole slices, and plans of unlike degree read each other's state exactly.
-pub const SHARDS_PER_BLOCK: usize = 8;
-
-/// One slice of one block's training state: weights, master weights and optimizer moments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Shard {
-    /// The block.
-    pub block: Block,
-    /// Which of its [`SHARDS_PER_BLOCK`] slices.
-    pub slice: u8,
-}
 
 /// A shard's place in the [`StateLayout`]: blocks from the input side, slices in order.
 pub type ShardIndex = usize;

@@ -64,6 +64,12 @@ fn autohet() -> Policy {
     }
 }
 
+/// How training for real lives with losses: as `autohet`, with this planner. Where it reads from the object store only,
+/// it saves before it changes the plan of its own will.
+pub fn training(planner: Box<dyn Planner>, sources: AllowedSources) -> Policy {
+    Policy { planner, sources, saves_before_change: sources == AllowedSources::ObjectStore, ..autohet() }
+}
+
 /// Job morphing (Varuna; Athlur et al. 2022): grids of pipeline depth × replicas without tensor parallelism, every rank
 /// reads its state from the object store, so that changes that are known beforehand, by a notice or a join, save first and
 /// others roll back.

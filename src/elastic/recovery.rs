@@ -7,7 +7,7 @@ use super::storage::StorageBandwidths;
 use crate::cluster::Cluster;
 use crate::plan::Plan;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a policy allows, and what storage gives.
@@ -101,6 +101,15 @@ impl RecoveryPlan {
     /// Bytes from the sources that `matches` accepts.
     pub fn bytes_from(&self, matches: impl Fn(&Source) -> bool) -> u64 {
         self.transfers.iter().filter(|transfer| matches(&transfer.source)).map(|transfer| transfer.bytes).sum()
+    }
+
+    /// The nodes that others read from.
+    pub fn senders(&self) -> BTreeSet<Arc<str>> {
+        let sender = |transfer: &ShardTransfer| match &transfer.source {
+            Source::Peer { node, .. } => Some(Arc::clone(node)),
+            Source::OwnMemory | Source::OwnDisk | Source::ObjectStore => None,
+        };
+        self.transfers.iter().filter_map(sender).collect()
     }
 
     fn from_initial_weights() -> Self {

@@ -1,4 +1,4 @@
-//! Models by name, all but one published, and what a usable model must satisfy.
+//! Models by name, most of them published, and what a usable model must satisfy.
 
 use super::{Architecture, ModelError, ModelSpec};
 use crate::suggest;
@@ -18,9 +18,17 @@ const GPT3: [Row; 5] = [
     ("gpt3-30b", 48, 7168, 56, 28_672),
 ];
 
-/// A GPT for CPUs, which isn't published anywhere: small enough to train in minutes, a sequence of 128 bytes, whose 256
-/// values are its vocabulary.
-const TINY: [Row; 1] = [("gpt-tiny", 4, 128, 4, 512)];
+/// Models for CPUs, which aren't published anywhere: small enough to train in minutes, on sequences of 128 bytes, whose 256
+/// values are their vocabulary. LLaMA's has two query heads to a key and value head; BERT's has eight tokens more, of
+/// which the last stands for what it doesn't see.
+const TINY: [Row; 3] = [("gpt-tiny", 4, 128, 4, 512), ("llama-tiny", 4, 128, 4, 352), ("bert-tiny", 4, 128, 4, 512)];
+
+/// A GPT whose speed on one core is measured: sequence 256, 8192 tokens.
+const MIDDLE: Row = ("gpt-17m", 6, 384, 6, 1536);
+
+/// GPT-2 in its smallest size (Radford et al. 2019): sequence 1024, the vocabulary of 50257 tokens padded to a multiple of
+/// 64.
+const SMALL: Row = ("gpt-small", 12, 768, 12, 3072);
 
 /// LLaMA of Touvron et al. 2023, table 2; MLP widths and the vocabulary of 32000 from the released weights.
 const LLAMA: [Row; 2] = [("llama-7b", 32, 4096, 32, 11_008), ("llama-13b", 40, 5120, 40, 13_824)];
@@ -46,9 +54,9 @@ impl ModelSpec {
         })
     }
 
-    /// Names of all presets, smallest first within a family.
+    /// Names of all presets: those for CPUs, then the published ones, smallest first within a family.
     pub fn preset_names() -> Vec<&'static str> {
-        TINY.iter().chain(&GPT3).chain(&LLAMA).chain(&BERT).map(|row| row.0).collect()
+        TINY.iter().chain([&MIDDLE, &SMALL]).chain(&GPT3).chain(&LLAMA).chain(&BERT).map(|row| row.0).collect()
     }
 
     /// Checks that the shapes are those of a model that can be built.
@@ -81,8 +89,23 @@ impl ModelSpec {
 }
 
 fn presets() -> impl Iterator<Item = ModelSpec> {
-    let tiny =
-        TINY.iter().map(|row| ModelSpec { vocab_size: 256, seq_length: 128, ..from_row(row, Architecture::Gpt) });
+    let [gpt, llama, bert] = &TINY;
+    let tiny = [
+        ModelSpec { vocab_size: 256, seq_length: 128, ..from_row(gpt, Architecture::Gpt) },
+        ModelSpec {
+            num_key_value_heads: 2,
+            gated_mlp: true,
+            vocab_size: 256,
+            seq_length: 128,
+            tie_word_embeddings: false,
+            ..from_row(llama, Architecture::Llama)
+        },
+        ModelSpec { vocab_size: 264, seq_length: 128, ..from_row(bert, Architecture::Bert) },
+    ];
+    let small = [
+        ModelSpec { vocab_size: 8192, seq_length: 256, ..from_row(&MIDDLE, Architecture::Gpt) },
+        ModelSpec { vocab_size: 50_304, seq_length: 1024, ..from_row(&SMALL, Architecture::Gpt) },
+    ];
     let gpt = GPT3.iter().map(|row| ModelSpec { vocab_size: 51_200, ..from_row(row, Architecture::Gpt) });
     let llama = LLAMA.iter().map(|row| ModelSpec {
         gated_mlp: true,
@@ -92,7 +115,7 @@ fn presets() -> impl Iterator<Item = ModelSpec> {
     });
     let bert =
         BERT.iter().map(|row| ModelSpec { vocab_size: 30_522, seq_length: 512, ..from_row(row, Architecture::Bert) });
-    tiny.chain(gpt).chain(llama).chain(bert)
+    tiny.into_iter().chain(small).chain(gpt).chain(llama).chain(bert)
 }
 
 fn from_row(&(name, num_layers, hidden_size, heads, ffn_hidden_size): &Row, architecture: Architecture) -> ModelSpec {

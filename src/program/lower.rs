@@ -5,9 +5,9 @@
 
 use super::schedules::{StagePosition, compute_order};
 use super::{Channel, Direction, Group, Instruction, InstructionId, Op, Part, Program, RankProgram, Stream};
-use crate::ids::{LayerId, Rank, ReplicaId, StageId};
+use crate::ids::{Rank, ReplicaId, StageId};
 use crate::model::Block;
-use crate::plan::{Plan, Stage};
+use crate::plan::Plan;
 use indexmap::IndexMap;
 
 /// What lowering has to know of the model beside the plan.
@@ -25,10 +25,10 @@ impl Program {
         let mut ranks = Vec::with_capacity(plan.world_size());
         for (j, replica) in plan.replicas.iter().enumerate() {
             let depth = replica.stages.len();
-            for (p, stage) in replica.stages.iter().enumerate() {
+            for p in 0..depth {
                 let position = StagePosition { stage: p, depth, micro_batches: replica.micro_batches };
                 let order = compute_order(plan.schedule, position);
-                let blocks = stage_blocks(stage, position);
+                let blocks = replica.blocks(p);
                 for tensor_rank in 0..plan.tensor_parallel_size {
                     let ops = with_communication(&order, &layout.neighbours(j, position, tensor_rank));
                     let reduced = reduced_blocks(&blocks, &groups, tensor_rank, options);
@@ -105,23 +105,13 @@ impl Layout {
     }
 }
 
-/// The blocks of a stage, from the input side.
-fn stage_blocks(stage: &Stage, position: StagePosition) -> Vec<Block> {
-    let layers = (stage.first_layer..stage.first_layer + stage.num_layers).map(|layer| Block::Layer(LayerId(layer)));
-    let embedding = (position.stage == 0).then_some(Block::Embedding);
-    let head = (position.stage + 1 == position.depth).then_some(Block::Head);
-    embedding.into_iter().chain(layers).chain(head).collect()
-}
-
 /// Groups of more than one rank, by block and tensor-parallel rank. A ring goes node by node, so that it leaves each
 /// node once.
 fn gradient_groups(plan: &Plan, layout: &Layout, options: LowerOptions) -> IndexMap<(Block, u32), Group> {
     let mut holders: IndexMap<Block, Vec<(usize, usize)>> = IndexMap::new();
     for (j, replica) in plan.replicas.iter().enumerate() {
-        for (p, stage) in replica.stages.iter().enumerate() {
-            let position =
-                StagePosition { stage: p, depth: replica.stages.len(), micro_batches: replica.micro_batches };
-            for block in stage_blocks(stage, position) {
+        for p in 0..replica.stages.len() {
+            for block in replica.blocks(p) {
                 let shared = if options.tie_word_embeddings && block == Block::Head { Block::Embedding } else { block };
                 let stages = holders.entry(shared).or_default();
                 if !stages.contains(&(j, p)) {

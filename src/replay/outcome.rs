@@ -2,7 +2,7 @@
 
 use crate::elastic::{Cause, ReconfigurationTime};
 use crate::metrics::{GpuTime, Ledger};
-use crate::plan::PlannedIteration;
+use crate::plan::{Plan, PlannedIteration};
 use crate::units::SimTime;
 use serde::Serialize;
 use std::sync::Arc;
@@ -108,6 +108,9 @@ pub struct RecoveryRecord {
     pub time: ReconfigurationTime,
     /// Bytes of state fetched, by where they came from.
     pub fetched: FetchedBytes,
+    /// The plan that it led to, on its nodes.
+    #[serde(skip)]
+    pub plan: Arc<Plan>,
 }
 
 /// Bytes of state by source.

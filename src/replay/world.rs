@@ -243,6 +243,7 @@ impl<'a> World<'a> {
             attempts_overtaken: 0,
             time: to.time,
             fetched: fetched(&to.recovery),
+            plan: Arc::clone(&to.placed.plan),
         };
         self.recovery = match self.recovery.take() {
             Some(overtaken) => Some(RecoveryRecord {
