@@ -6,6 +6,7 @@
 use super::clock::Clock;
 use super::transport::{Transport, TransportError};
 use crate::units::SimTime;
+use std::ops::Range;
 
 /// One member's place in a ring.
 pub(super) struct Ring {
@@ -22,25 +23,57 @@ pub(super) struct Ring {
 impl Ring {
     /// Replaces `values` by their sum over all members, all of which bring as many. Returns when all of them were there.
     pub(super) fn sum(&mut self, values: &mut [f32], clock: &Clock) -> Result<SimTime, TransportError> {
-        let n = self.members;
         // After n - 1 empty messages from member to member, each has heard of all others.
-        for _ in 1..n {
+        for _ in 1..self.members {
             self.exchange(&[])?;
         }
         let start = clock.now();
-        let length = values.len();
-        let piece = move |index: usize| length * (index % n) / n..length * (index % n + 1) / n;
-        for round in 0..n - 1 {
-            let received = self.exchange(&to_bytes(&values[piece(self.place + n - round)]))?;
-            let into = &mut values[piece(self.place + 2 * n - round - 1)];
-            into.iter_mut().zip(from_bytes(&received)).for_each(|(value, other)| *value += other);
+        self.combine(values, |value, other| *value += other)?;
+        Ok(start)
+    }
+
+    /// Replaces each of `values` by what `combine` makes of all members' ones, two by two and in any order.
+    pub(super) fn combine(
+        &mut self,
+        values: &mut [f32],
+        combine: impl Fn(&mut f32, f32),
+    ) -> Result<(), TransportError> {
+        let (n, length) = (self.members, values.len());
+        let pieces = |member: usize| length * member / n..length * (member + 1) / n;
+        self.reduce_scatter(values, pieces, combine)?;
+        self.all_gather(values, pieces)
+    }
+
+    /// Leaves in this member's own piece of `values` what `combine` makes of all members' ones; the others are then of no
+    /// use.
+    pub(super) fn reduce_scatter(
+        &mut self,
+        values: &mut [f32],
+        pieces: impl Fn(usize) -> Range<usize>,
+        combine: impl Fn(&mut f32, f32),
+    ) -> Result<(), TransportError> {
+        let n = self.members;
+        for round in 1..n {
+            let received = self.exchange(&to_bytes(&values[pieces((self.place + n - round) % n)]))?;
+            let into = &mut values[pieces((self.place + 2 * n - round - 1) % n)];
+            into.iter_mut().zip(from_bytes(&received)).for_each(|(value, other)| combine(value, other));
         }
+        Ok(())
+    }
+
+    /// Fills in the pieces of the other members, who fill in this one's.
+    pub(super) fn all_gather(
+        &mut self,
+        values: &mut [f32],
+        pieces: impl Fn(usize) -> Range<usize>,
+    ) -> Result<(), TransportError> {
+        let n = self.members;
         for round in 0..n - 1 {
-            let received = self.exchange(&to_bytes(&values[piece(self.place + n + 1 - round)]))?;
-            let into = &mut values[piece(self.place + n - round)];
+            let received = self.exchange(&to_bytes(&values[pieces((self.place + n - round) % n)]))?;
+            let into = &mut values[pieces((self.place + 2 * n - round - 1) % n)];
             into.iter_mut().zip(from_bytes(&received)).for_each(|(value, other)| *value = other);
         }
-        Ok(start)
+        Ok(())
     }
 
     /// Sends to the next member and receives from the previous one. Members at odd places receive first: if all sent
@@ -71,13 +104,14 @@ pub(super) fn from_bytes(bytes: &[u8]) -> impl Iterator<Item = f32> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::TcpTransport;
     use super::*;
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    fn rings(members: usize) -> Vec<Ring> {
+    /// The members of a ring, connected over loopback.
+    pub(in super::super) fn rings(members: usize) -> Vec<Ring> {
         let silence = Duration::from_secs(20);
         let wrap = |stream| -> Box<dyn Transport> { Box::new(TcpTransport::new(stream, "peer", silence).unwrap()) };
         let mut ends: Vec<_> = (0..members)

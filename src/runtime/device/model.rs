@@ -1,42 +1,54 @@
-//! The GPT, block by block, on Burn's Flex backend: learned positions, `LayerNorm` before attention and MLP, causal
-//! attention, GELU in its tanh form (Hendrycks and Gimpel 2016), no dropout.
+//! The models, block by block, on any backend of the tensor library.
 //!
-//! A block is a function of its input and its parameters, which are plain vectors elsewhere. Its graph begins and ends
-//! at its borders, so that each block of each micro batch goes backward on its own.
+//! GPT: learned positions, `LayerNorm` before attention and MLP, causal attention, GELU in its tanh form (Hendrycks and
+//! Gimpel 2016). LLaMA (Touvron et al. 2023): `RMSNorm`, rotary positions, `SwiGLU`, grouped key and value heads, no
+//! biases. BERT (Devlin et al. 2019): attention to all positions, norms after the additions, as published, and the loss of
+//! masked tokens. No dropout.
+//!
+//! A block is a function of its input and its parameters, which are plain vectors elsewhere. It is computed in pieces whose
+//! graphs begin and end at their borders, so that each block of each micro batch goes backward on its own, and no
+//! collective ever happens inside a backward pass.
 
+mod attention;
+mod cross_entropy;
 mod forward;
+mod fused;
 mod graph;
+mod initial;
+mod kernels;
 mod parameters;
+mod pieces;
+mod shards;
+mod tensors;
 
-pub(super) use graph::{Batch, BlockGraph, BlockInput};
-pub(super) use parameters::{ParameterShape, initial, shapes};
+pub(super) use graph::{BlockInput, BlockPass, GradientSums};
+#[cfg(test)]
+pub(super) use parameters::ParameterShape;
+pub(super) use parameters::{Cut, WORDS_IN_EMBEDDING, shapes, words_in_head};
+pub(super) use shards::{Region, assemble_state, cut_state, initial_part, slices};
+#[cfg(test)]
+pub(super) use shards::{assemble, cut_slice};
+pub(super) use tensors::{Hidden, Parameter, Tensors, hidden, numbers, parameter};
 
-use burn_autodiff::Autodiff;
-use burn_flex::{Flex, FlexDevice};
+use super::tensor_parallel::TensorPart;
+use crate::model::ModelSpec;
+use std::ops::Range;
 
-/// Tensors without a graph.
-type Plain = Flex;
-/// Tensors with one.
-type Tracked = Autodiff<Flex>;
-/// A vector of numbers as the blocks pass them on: `[micro_batch_size × seq_length, hidden_size]`.
-pub(super) type Hidden = burn_tensor::Tensor<Plain, 2>;
-/// A parameter, flat.
-pub(super) type Parameter = burn_tensor::Tensor<Plain, 1>;
-
-/// A flat tensor of these numbers.
-pub(super) fn parameter(values: &[f32]) -> Parameter {
-    Parameter::from_data(burn_tensor::TensorData::new(values.to_vec(), [values.len()]), &FlexDevice)
+/// The tokens of a micro batch, sample by sample.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Batch {
+    /// What the model sees.
+    pub(super) inputs: Vec<u32>,
+    /// What it is to predict at each of them.
+    pub(super) targets: Vec<u32>,
+    /// What each prediction counts in the mean loss of the micro batch; they add up to one.
+    pub(super) weights: Vec<f32>,
 }
 
-/// Hidden states from what came over the wire.
-pub(super) fn hidden(values: Vec<f32>, width: usize) -> Hidden {
-    let rows = values.len() / width;
-    Hidden::from_data(burn_tensor::TensorData::new(values, [rows, width]), &FlexDevice)
-}
-
-/// The numbers of a tensor.
-pub(super) fn numbers<const D: usize>(tensor: burn_tensor::Tensor<Plain, D>) -> Vec<f32> {
-    tensor.into_data().into_vec().expect("all tensors here are fp32")
+/// A rank's part of the vocabulary.
+fn vocabulary(model: &ModelSpec, part: TensorPart) -> Range<usize> {
+    let words = shapes(model, crate::model::Block::Embedding)[WORDS_IN_EMBEDDING];
+    Region::of_part(&words, part).rows
 }
 
 #[cfg(test)]

@@ -1,26 +1,36 @@
-//! Shapes and initial values of each block's parameters.
+//! Each block's parameters: shapes, start, and how tensor parallelism cuts them.
 
-use crate::model::{Block, ModelSpec};
-use rand::SeedableRng;
-use rand_distr::{Distribution, Normal};
-use rand_pcg::Pcg64;
+use crate::model::{Architecture, Block, ModelSpec};
 
 /// Standard deviation of the matrices (Radford et al. 2019).
 const DEVIATION: f32 = 0.02;
 
-/// A parameter's rows, columns and start.
+/// A whole parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in super::super) struct ParameterShape {
     /// Rows; one for vectors.
     pub(in super::super) rows: usize,
     /// Columns.
     pub(in super::super) columns: usize,
-    start: Start,
+    /// How the ranks that share a stage share it.
+    pub(in super::super) cut: Cut,
+    pub(super) start: Start,
+}
+
+/// How a parameter is shared (Shoeybi et al. 2019, section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Cut {
+    /// Everyone holds all of it.
+    Replicated,
+    /// By columns: those of a product's results, or the entries of the bias that is added to them.
+    Columns,
+    /// By rows: those that meet a rank's part of the input, or its part of the vocabulary.
+    Rows,
 }
 
 /// What a parameter is before the first step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Start {
+pub(super) enum Start {
     Constant(f32),
     Normal(f32),
 }
@@ -30,6 +40,18 @@ impl ParameterShape {
     pub(in super::super) fn len(&self) -> usize {
         self.rows * self.columns
     }
+
+    fn cut(self, cut: Cut) -> Self {
+        Self { cut, ..self }
+    }
+}
+
+fn matrix(rows: usize, columns: usize, deviation: f32) -> ParameterShape {
+    ParameterShape { rows, columns, cut: Cut::Replicated, start: Start::Normal(deviation) }
+}
+
+fn vector(columns: usize, value: f32) -> ParameterShape {
+    ParameterShape { rows: 1, columns, cut: Cut::Replicated, start: Start::Constant(value) }
 }
 
 /// A block's parameters, in the order in which its forward pass takes them.
@@ -38,63 +60,59 @@ impl ParameterShape {
 /// alike.
 pub(in super::super) fn shapes(model: &ModelSpec, block: Block) -> Vec<ParameterShape> {
     let h = model.hidden_size as usize;
-    let heads = (model.num_attention_heads * model.head_dim) as usize;
-    let ffn = model.ffn_hidden_size as usize;
-    let matrix = |rows, columns| ParameterShape { rows, columns, start: Start::Normal(DEVIATION) };
-    // Matrices that write to the residual stream are smaller, as there are two a layer that add up.
-    let deviation = DEVIATION / (2.0 * model.num_layers as f32).sqrt();
-    let residual = |rows, columns| ParameterShape { rows, columns, start: Start::Normal(deviation) };
-    let vector = |value, columns| ParameterShape { rows: 1, columns, start: Start::Constant(value) };
-    let (gain, bias) = (vector(1.0, h), vector(0.0, h));
-    let words = matrix(model.vocab_size as usize, h);
-    match block {
-        Block::Embedding => vec![words, matrix(model.seq_length as usize, h)],
-        Block::Layer(_) => {
-            let projection = [matrix(h, heads), vector(0.0, heads)];
-            let attention = [gain, bias].into_iter().chain([projection; 3].concat()).chain([residual(heads, h), bias]);
-            let mlp = [gain, bias, matrix(h, ffn), vector(0.0, ffn), residual(ffn, h), bias];
-            attention.chain(mlp).collect()
+    let words = matrix(model.vocab_size as usize, h, DEVIATION).cut(Cut::Rows);
+    match (block, model.architecture) {
+        (Block::Embedding, Architecture::Llama) => vec![words],
+        (Block::Embedding, Architecture::Gpt) => vec![words, matrix(model.seq_length as usize, h, DEVIATION)],
+        (Block::Embedding, Architecture::Bert) => {
+            let (positions, types) = (matrix(model.seq_length as usize, h, DEVIATION), matrix(2, h, DEVIATION));
+            [vec![words, positions, types], norm(model)].concat()
         }
-        Block::Head => vec![gain, bias, words],
-    }
-}
-
-/// The initial values of a block's parameters, one after the other. They depend on the seed and the block alone, so that
-/// any plan starts from the same model.
-pub(in super::super) fn initial(model: &ModelSpec, block: Block, seed: u64) -> Vec<f32> {
-    let mut values = Vec::new();
-    for (index, shape) in shapes(model, block).into_iter().enumerate() {
-        let is_tied = model.tie_word_embeddings && block == Block::Head && index == TIED_IN_HEAD;
-        let (owner, index) = if is_tied { (Block::Embedding, TIED_IN_EMBEDDING) } else { (block, index) };
-        match shape.start {
-            Start::Constant(value) => values.resize(values.len() + shape.len(), value),
-            Start::Normal(deviation) => {
-                let normal = Normal::new(0.0, deviation).expect("the deviation is positive");
-                values.extend(normal.sample_iter(stream(seed, owner, index)).take(shape.len()));
-            }
+        (Block::Layer(_), _) => layer(model),
+        (Block::Head, Architecture::Bert) => {
+            let bias = vector(model.vocab_size as usize, 0.0).cut(Cut::Columns);
+            [vec![matrix(h, h, DEVIATION), vector(h, 0.0)], norm(model), vec![words, bias]].concat()
         }
+        (Block::Head, _) => [norm(model), vec![words]].concat(),
     }
-    values
 }
 
 /// Place of the word matrix among the embedding's parameters.
-const TIED_IN_EMBEDDING: usize = 0;
-/// Place of the word matrix among the head's parameters.
-const TIED_IN_HEAD: usize = 2;
+pub(in super::super) const WORDS_IN_EMBEDDING: usize = 0;
 
-/// The random stream of one parameter.
-fn stream(seed: u64, block: Block, index: usize) -> Pcg64 {
-    let place = match block {
-        Block::Embedding => 0,
-        Block::Layer(layer) => u64::from(layer.0) + 1,
-        Block::Head => u64::MAX,
+/// Place of the word matrix among the head's parameters.
+pub(in super::super) fn words_in_head(model: &ModelSpec) -> usize {
+    let before = if model.architecture == Architecture::Bert { 2 } else { 0 };
+    before + norm(model).len()
+}
+
+fn layer(model: &ModelSpec) -> Vec<ParameterShape> {
+    let h = model.hidden_size as usize;
+    let [heads, key_values] =
+        [model.num_attention_heads, model.num_key_value_heads].map(|heads| (heads * model.head_dim) as usize);
+    let ffn = model.ffn_hidden_size as usize;
+    // Matrices that write to the residual stream are smaller, as there are two a layer that add up.
+    let deviation = DEVIATION / (2.0 * model.num_layers as f32).sqrt();
+    let with_bias = |weight: ParameterShape, bias: ParameterShape| {
+        if model.architecture.has_bias() { vec![weight, bias] } else { vec![weight] }
     };
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    bytes[8..16].copy_from_slice(&place.to_le_bytes());
-    bytes[16..24].copy_from_slice(&(index as u64).to_le_bytes());
-    bytes[24..].copy_from_slice(b"weights.");
-    Pcg64::from_seed(bytes)
+    let into = |width| with_bias(matrix(h, width, DEVIATION).cut(Cut::Columns), vector(width, 0.0).cut(Cut::Columns));
+    // Its bias is added once the parts' products are summed.
+    let out_of = |width| with_bias(matrix(width, h, deviation).cut(Cut::Rows), vector(h, 0.0));
+    let attention = [into(heads), into(key_values), into(key_values), out_of(heads)].concat();
+    let inner = if model.gated_mlp { [into(ffn), into(ffn)].concat() } else { into(ffn) };
+    let mlp = [inner, out_of(ffn)].concat();
+    if model.architecture == Architecture::Bert {
+        [attention, norm(model), mlp, norm(model)].concat()
+    } else {
+        [norm(model), attention, norm(model), mlp].concat()
+    }
+}
+
+/// `LayerNorm`'s gain and bias, or `RMSNorm`'s gain.
+fn norm(model: &ModelSpec) -> Vec<ParameterShape> {
+    let h = model.hidden_size as usize;
+    if model.architecture.has_bias() { vec![vector(h, 1.0), vector(h, 0.0)] } else { vec![vector(h, 1.0)] }
 }
 
 #[cfg(test)]
@@ -104,26 +122,17 @@ mod tests {
 
     #[test]
     fn there_are_as_many_parameters_as_the_model_says() {
-        let tied = ModelSpec::preset("gpt-tiny").unwrap();
-        for model in [ModelSpec { tie_word_embeddings: false, ..tied.clone() }, tied] {
-            for block in [Block::Embedding, Block::Layer(LayerId(1)), Block::Head] {
-                let found: usize = shapes(&model, block).iter().map(ParameterShape::len).sum();
-                assert_eq!(found as u64, model.block_parameters(block), "{block}");
-                assert_eq!(initial(&model, block, 1).len(), found);
+        for name in ["gpt-tiny", "llama-tiny", "bert-tiny", "bert-large", "llama-7b"] {
+            let model = ModelSpec::preset(name).unwrap();
+            for tie_word_embeddings in [false, true] {
+                let model = ModelSpec { tie_word_embeddings, ..model.clone() };
+                for block in [Block::Embedding, Block::Layer(LayerId(1)), Block::Head] {
+                    let shapes = shapes(&model, block);
+                    let found: usize = shapes.iter().map(ParameterShape::len).sum();
+                    assert_eq!(found as u64, model.block_parameters(block), "{name}, {block}");
+                }
+                assert_eq!(shapes(&model, Block::Head)[words_in_head(&model)].rows, model.vocab_size as usize);
             }
         }
-    }
-
-    #[test]
-    fn tied_matrices_start_alike_and_others_dont() {
-        let tied = ModelSpec::preset("gpt-tiny").unwrap();
-        let untied = ModelSpec { tie_word_embeddings: false, ..tied.clone() };
-        let words = (tied.vocab_size * tied.hidden_size) as usize;
-        let of_head = |model| initial(model, Block::Head, 1)[2 * tied.hidden_size as usize..].to_vec();
-        let embedding = &initial(&tied, Block::Embedding, 1)[..words];
-        assert_eq!(of_head(&tied), embedding);
-        assert_ne!(of_head(&untied), embedding);
-        assert_ne!(initial(&tied, Block::Layer(LayerId(0)), 1), initial(&tied, Block::Layer(LayerId(1)), 1));
-        assert_ne!(initial(&tied, Block::Embedding, 2)[..words], *embedding);
     }
 }
