@@ -2,15 +2,16 @@
 
 mod frame;
 mod tcp;
+pub(super) mod throttle;
 
-pub use tcp::TcpTransport;
-pub(super) use tcp::{accept, connect, listen};
+pub(super) use tcp::connect;
+pub use tcp::{LOOPBACK, TcpTransport, accept, listen};
 
 use std::io;
 use std::time::Duration;
 
 /// How long a peer may be silent before it counts as lost. A dead one is noticed at once, by its closed socket.
-pub(super) const SILENCE: Duration = Duration::from_mins(10);
+pub const SILENCE: Duration = Duration::from_mins(10);
 /// How long a stranger may take to say who it is.
 pub(super) const GREETING: Duration = Duration::from_secs(5);
 
@@ -20,6 +21,10 @@ pub trait Transport: Send {
     fn send(&mut self, message: &[u8]) -> Result<(), TransportError>;
     /// The next message.
     fn receive(&mut self) -> Result<Vec<u8>, TransportError>;
+    /// Waits until what was sent has left, where sending doesn't.
+    fn flush(&mut self) -> Result<(), TransportError> {
+        Ok(())
+    }
 }
 
 /// Why a message didn't get through.

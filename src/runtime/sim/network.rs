@@ -100,6 +100,13 @@ impl<T> Network<T> {
         self.routes.len() as u32 - 1
     }
 
+    /// Has a route cross one more link, and take so much longer before its first byte moves.
+    pub fn extend_route(&mut self, route: u32, link: LinkIndex, times: f64, longer: SimTime) {
+        let route = &mut self.routes[route as usize];
+        route.links.push((link, times));
+        route.latency = route.latency.saturating_add(longer);
+    }
+
     /// Starts a transfer of `bytes`; `tag` comes back when it ends.
     pub fn start(&mut self, now: SimTime, route: u32, bytes: f64, tag: T) {
         let fresh =

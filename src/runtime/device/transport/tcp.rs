@@ -3,8 +3,8 @@
 use super::frame::{self, MAX_BYTES};
 use super::{GREETING, SILENCE, Transport, TransportError};
 use crate::runtime::device::Secret;
-use std::io::{self, BufWriter, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{BufWriter, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// Longest greeting behind the secret.
@@ -37,6 +37,17 @@ impl TcpTransport {
         Ok(Self { reader: clone(&self.reader)?, writer, peer: self.peer.clone() })
     }
 
+    /// A handle that can shut the connection down.
+    pub fn stream(&self) -> Result<TcpStream, TransportError> {
+        self.reader.try_clone().map_err(|source| TransportError::from_io(&self.peer, source))
+    }
+
+    /// Its own side's interface.
+    pub fn local_ip(&self) -> Result<IpAddr, TransportError> {
+        let address = self.reader.local_addr().map_err(|source| TransportError::from_io(&self.peer, source))?;
+        Ok(address.ip())
+    }
+
     /// The same connection, now that it is known whose it is.
     #[must_use]
     pub fn named(self, peer: &impl ToString) -> Self {
@@ -60,11 +71,13 @@ impl Transport for TcpTransport {
     }
 }
 
-/// A listener on a free port of the loopback interface, where no other machine reaches it.
-pub(in super::super) fn listen() -> Result<(TcpListener, SocketAddr), TransportError> {
-    let failed = |source| TransportError::from_io("the loopback interface", source);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
+/// A free port of the loopback interface, where no other machine reaches it.
+pub const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// A listener at this address; port 0 is any that is free.
+pub fn listen(at: SocketAddr) -> Result<(TcpListener, SocketAddr), TransportError> {
+    let failed = |source| TransportError::from_io(&at.to_string(), source);
+    let listener = TcpListener::bind(at).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
 }
@@ -83,25 +96,15 @@ pub(in super::super) fn connect(
     Ok(transport)
 }
 
-/// Takes a connection if one is waiting: its greeting, once it has proved to know the secret.
-pub(in super::super) fn accept(
-    listener: &TcpListener,
-    secret: &Secret,
-) -> Result<Option<(TcpTransport, Vec<u8>)>, TransportError> {
-    let (stream, address) = match listener.accept() {
-        Ok(accepted) => accepted,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-        Err(source) => return Err(TransportError::from_io("the loopback interface", source)),
-    };
-    let peer = address.to_string();
-    let failed = |source| TransportError::from_io(&peer, source);
-    stream.set_nonblocking(false).map_err(failed)?;
-    stream.set_read_timeout(Some(GREETING)).map_err(failed)?;
+/// Hears the greeting of whoever has connected: what it says once it has proved to know the secret.
+pub fn accept(stream: TcpStream, secret: &Secret) -> Result<(TcpTransport, Vec<u8>), TransportError> {
+    let peer = stream.peer_addr().map_or_else(|_| "a stranger".to_owned(), |address| address.to_string());
+    stream.set_read_timeout(Some(GREETING)).map_err(|source| TransportError::from_io(&peer, source))?;
     // A stranger's first message is bounded before it is read.
     let limit = secret.bytes().len() + GREETING_BYTES;
     let first = frame::read(&mut &stream, limit as u64, &peer)?;
     match secret.opens(&first) {
-        Some(greeting) => Ok(Some((TcpTransport::new(stream, peer, SILENCE)?, greeting.to_vec()))),
+        Some(greeting) => Ok((TcpTransport::new(stream, peer, SILENCE)?, greeting.to_vec())),
         None => Err(TransportError::Refused { peer }),
     }
 }
