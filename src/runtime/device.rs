@@ -1,39 +1,55 @@
 //! Training for real: the same program, executed by one process per rank on this machine's CPU.
 //!
-//! [`train`] is the coordinator's side: it starts the processes, has them step together, and gathers losses and times.
-//! [`run_rank`] is a rank's: it drives its own rank of the program over a [`Backend`](super::Backend) whose passes are
-//! tensor operations and whose transfers go through sockets. Ranks are processes because the autodiff library holds one
-//! lock per process over all graphs while it goes backward.
+//! [`run_worker`] is one device's process: it drives its own rank of the program over a [`Backend`](super::Backend) whose
+//! passes are tensor operations and whose transfers go through sockets, for one plan after the other. Workers are
+//! processes because the autodiff library holds one lock per process over all graphs while it goes backward. Who starts
+//! them and tells them what to do says it in [`messages`].
 //!
 //! Nothing outside this room names the tensor library. It is also the one place beside the command line that reads a
 //! clock: what it reports are measurements.
 
 mod all_reduce;
 mod backend;
+mod ballot;
 mod check;
 mod clock;
-mod coordinator;
+mod compute;
+mod conditions;
+mod control;
 mod data;
+mod devices;
+mod emulated;
 mod error;
+mod holding;
+mod interrupt;
 mod mailbox;
 mod mesh;
-mod messages;
+pub mod messages;
 mod model;
 mod optimizer;
-mod processes;
-mod rank;
+mod peers;
 mod secret;
 mod stage;
+mod store;
+mod tensor_parallel;
 mod tied;
 mod transport;
+mod worker;
 
 pub use check::check_job;
-pub use coordinator::{StepReport, program, train};
-pub use data::DataSet;
+pub use clock::Clock;
+pub use compute::{BlockState, BlockTime};
+pub use conditions::{Conditions, EmulatedBlock, EmulatedRank, EmulationError};
+pub use data::{Corpus, DataOrigin, DataSet, TokenFormat};
+pub use devices::DeviceKind;
 pub use error::DeviceError;
 pub use messages::Job;
-pub use optimizer::AdamW;
-pub use processes::{COORDINATOR_VARIABLE, RANK_VARIABLE, RankCommand};
-pub use rank::run_rank;
+pub use optimizer::{AdamW, LearningRate};
 pub use secret::{SECRET_VARIABLE, Secret};
-pub use transport::{TcpTransport, Transport, TransportError};
+pub use store::{
+    CheckpointStore, Limited, LocalDirectory, Manifest, NewestWhole, Object, ObjectStore, Pace, RunIdentity, Scrutiny,
+    ShardEntry, ShardWriter, StoreError, StorePace, StoredStep, VaultPlaces, Vaults, WallPace,
+};
+pub use transport::throttle::Interface;
+pub use transport::{LOOPBACK, SILENCE, TcpTransport, Transport, TransportError, accept, listen};
+pub use worker::run_worker;

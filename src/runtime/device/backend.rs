@@ -4,73 +4,124 @@ mod collective;
 mod transfer;
 
 use super::DeviceError;
+use super::ballot::Ballot;
 use super::clock::Clock;
+use super::compute::{Compute, Measured, TrainingState, Update};
 use super::mailbox::Mailbox;
 use super::mesh::Wires;
-use super::stage::Stage;
 use crate::ids::Rank;
-use crate::program::{Instruction, InstructionId, Op, Stream};
+use crate::program::{Instruction, InstructionId, Op};
 use crate::runtime::{Backend, Completion};
 use crate::units::SimTime;
 pub(super) use collective::Collective;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 
 type Done = Result<Completion, DeviceError>;
+/// Runs one operation and says when it began.
+type Run = dyn FnMut(Op, &Clock) -> Result<SimTime, DeviceError> + Send;
 
 /// Executes the instructions of one rank and measures them. Its threads live as long as it does, for many iterations.
 pub(super) struct DeviceBackend {
     rank: Rank,
     workers: Vec<Sender<(InstructionId, Instruction)>>,
+    threads: Vec<JoinHandle<()>>,
     done: Receiver<Done>,
     under_way: usize,
-    stage: Arc<Mutex<Stage>>,
+    stage: Arc<Mutex<Box<dyn Compute>>>,
+    /// Called with each operation before it is issued.
+    watch: Box<dyn FnMut(Op) + Send>,
+}
+
+/// What a rank's backend is made of.
+pub(super) struct Parts {
+    /// The rank.
+    pub(super) rank: Rank,
+    /// Its stage, ready.
+    pub(super) stage: Box<dyn Compute>,
+    /// Its connections to neighbouring stages.
+    pub(super) wires: Wires,
+    /// Where its threads meet.
+    pub(super) mailbox: Arc<Mailbox>,
+    /// Its reductions.
+    pub(super) collective: Collective,
+    /// Its voice in whether a step counts.
+    pub(super) ballot: Box<dyn Ballot>,
+    /// The common time axis.
+    pub(super) clock: Clock,
+    /// Called with each operation before it is issued.
+    pub(super) watch: Box<dyn FnMut(Op) + Send>,
 }
 
 impl DeviceBackend {
-    /// Starts the threads of a rank whose stage is ready and whose peers are connected.
-    pub(super) fn start(
-        rank: Rank,
-        stage: Stage,
-        wires: Wires,
-        mailbox: &Arc<Mailbox>,
-        mut collective: Collective,
-        clock: Clock,
-    ) -> Self {
+    /// Starts the threads.
+    pub(super) fn start(parts: Parts) -> Self {
+        let Parts { rank, stage, wires, mailbox, mut collective, mut ballot, clock, watch } = parts;
         let stage = Arc::new(Mutex::new(stage));
         let (done, completions) = channel();
         let start = Starter { rank, clock, done };
-        let mut workers = Vec::with_capacity(Stream::COUNT);
         let computing = Arc::clone(&stage);
-        workers.push(start.worker("compute", move |op, clock| {
-            let begun = clock.now();
-            compute(&mut computing.lock().unwrap_or_else(PoisonError::into_inner), op);
-            Ok(begun)
-        }));
+        let compute = move |op, clock: &Clock| {
+            let mut stage = computing.lock().unwrap_or_else(PoisonError::into_inner);
+            compute(&mut **stage, op, &mut *ballot, clock)
+        };
+        let mut started = vec![start.worker("compute", Box::new(compute))];
         // In the order of `Stream`, whose number is a worker's place.
         let transfers = ["send activations", "send gradients", "receive activations", "receive gradients"];
         for (name, wire) in transfers.into_iter().zip(wires) {
-            let mut transfer = transfer::Transfer::new(wire, Arc::clone(mailbox));
-            workers.push(start.worker(name, move |op, clock| transfer.run(op, clock)));
+            let mut transfer = transfer::Transfer::new(wire, Arc::clone(&mailbox));
+            started.push(start.worker(name, Box::new(move |op, clock: &Clock| transfer.run(op, clock))));
         }
-        workers.push(start.worker("all_reduce", move |op, clock| collective.run(op, clock)));
-        Self { rank, workers, done: completions, under_way: 0, stage }
+        started.push(start.worker("all_reduce", Box::new(move |op, clock: &Clock| collective.run(op, clock))));
+        let (workers, threads) = started.into_iter().unzip();
+        Self { rank, workers, threads, done: completions, under_way: 0, stage, watch }
     }
 
-    /// The sum of the losses of this rank's micro batches since it was last taken; zero without the head.
-    pub(super) fn take_loss(&self) -> f64 {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner).take_loss()
+    /// What this rank measured itself since it was last taken.
+    pub(super) fn take_measured(&self) -> Measured {
+        self.stage().take_measured()
+    }
+
+    /// A copy of the state, between two iterations.
+    pub(super) fn state(&self) -> TrainingState {
+        self.stage().state()
+    }
+
+    /// Ends the threads and gives back the state of the last step. Whatever they wait for must have been
+    /// [interrupted](super::interrupt::Interrupt).
+    pub(super) fn stop(self) -> TrainingState {
+        drop(self.workers);
+        for thread in self.threads {
+            // One that panicked has said so; the state is that of the last step all the same.
+            drop(thread.join());
+        }
+        let stage = Arc::into_inner(self.stage).expect("only the threads shared it");
+        let mut stage = stage.into_inner().unwrap_or_else(PoisonError::into_inner);
+        stage.abandon_iteration();
+        stage.into_state()
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Box<dyn Compute>> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn compute(stage: &mut Stage, op: Op) {
+/// Runs one operation and says when it began: the optimizer once the step counts.
+fn compute(stage: &mut dyn Compute, op: Op, ballot: &mut dyn Ballot, clock: &Clock) -> Result<SimTime, DeviceError> {
+    let begun = clock.now();
     match op {
-        Op::Forward { micro_batch } => stage.forward(micro_batch),
-        Op::Backward { micro_batch, part } => stage.backward(micro_batch, part),
-        Op::OptimizerStep => stage.optimizer_step(),
+        Op::Forward { micro_batch } => stage.forward(micro_batch)?,
+        Op::Backward { micro_batch, part } => stage.backward(micro_batch, part)?,
+        Op::OptimizerStep => {
+            let commit = ballot.vote(stage.squared_gradient_norm(), stage.loss())?;
+            let begun = clock.now();
+            stage.optimizer_step(Update { gradient_scale: commit.gradient_scale })?;
+            return Ok(begun);
+        }
         Op::Send { .. } | Op::Receive { .. } | Op::AllReduce { .. } => unreachable!("{op} isn't computed"),
     }
+    Ok(begun)
 }
 
 impl Backend for DeviceBackend {
@@ -78,6 +129,7 @@ impl Backend for DeviceBackend {
 
     fn issue(&mut self, rank: Rank, id: InstructionId, instruction: Instruction) -> Result<(), DeviceError> {
         assert_eq!(rank, self.rank, "a process hosts one rank");
+        (self.watch)(instruction.op);
         self.under_way += 1;
         // A worker that is gone has left its error where completions are read.
         self.workers[instruction.stream() as usize].send((id, instruction)).ok();
@@ -103,16 +155,11 @@ struct Starter {
 }
 
 impl Starter {
-    /// Starts a thread that runs what it is sent, in order, until the first error. `run` gives back when the operation
-    /// began.
-    fn worker(
-        &self,
-        name: &'static str,
-        mut run: impl FnMut(Op, &Clock) -> Result<SimTime, DeviceError> + Send + 'static,
-    ) -> Sender<(InstructionId, Instruction)> {
+    /// Starts a thread that runs what it is sent, in order, until the first error.
+    fn worker(&self, name: &'static str, mut run: Box<Run>) -> (Sender<(InstructionId, Instruction)>, JoinHandle<()>) {
         let (issue, issued) = channel::<(InstructionId, Instruction)>();
         let (rank, clock, done) = (self.rank, self.clock, self.done.clone());
-        thread::spawn(move || {
+        let thread = thread::spawn(move || {
             let alarm = Alarm { thread: name, done: done.clone() };
             for (id, instruction) in issued {
                 let ended = run(instruction.op, &clock);
@@ -124,7 +171,7 @@ impl Starter {
             }
             drop(alarm);
         });
-        issue
+        (issue, thread)
     }
 }
 

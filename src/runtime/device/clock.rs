@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// A monotonic clock with an origin that processes of one machine share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub struct Clock {
     read_at: Instant,
     /// The time on the shared axis at `read_at`.
     then: Duration,
@@ -15,7 +15,7 @@ pub(super) struct Clock {
 
 impl Clock {
     /// A clock with its origin now; the second value takes it to other processes.
-    pub(super) fn start() -> (Self, Duration) {
+    pub fn start() -> (Self, Duration) {
         let since_epoch = since_epoch();
         (Self { read_at: Instant::now(), then: Duration::ZERO }, since_epoch)
     }
@@ -26,7 +26,8 @@ impl Clock {
         Self { read_at: Instant::now(), then }
     }
 
-    pub(super) fn now(&self) -> SimTime {
+    /// Time on the shared axis.
+    pub fn now(&self) -> SimTime {
         SimTime((self.then + self.read_at.elapsed()).as_nanos() as u64)
     }
 }

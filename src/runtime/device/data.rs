@@ -1,10 +1,13 @@
 //! What is trained on. Every rank can make every sample, so that no sample ever travels.
 
+mod corpus;
+
+pub use corpus::{Corpus, DataOrigin, TokenFormat};
+
 use super::DeviceError;
 use crate::model::ModelSpec;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use std::sync::Arc;
 
 /// A set of samples, by number.
 #[derive(Clone, Debug)]
@@ -12,8 +15,8 @@ pub enum DataSet {
     /// A language without meaning: nine times in ten a token decides the next one, by a map drawn from the seed. Its
     /// entropy, about `0.325 + 0.1 ln V` nats a token, is the lowest loss that any model reaches.
     Synthetic,
-    /// The bytes of a text, one token each. A sample starts anywhere.
-    Text(Arc<[u8]>),
+    /// The tokens of a file. A sample starts anywhere.
+    Corpus(Corpus),
 }
 
 /// Bytes that a text can have.
@@ -24,15 +27,35 @@ const RULE_IN_TEN: u32 = 9;
 impl DataSet {
     /// Checks that it has samples for this model.
     pub fn check(&self, model: &ModelSpec) -> Result<(), DeviceError> {
-        let Self::Text(bytes) = self else { return Ok(()) };
-        if model.vocab_size < BYTE_VALUES {
-            return Err(DeviceError::Vocabulary { vocab_size: model.vocab_size });
+        let Self::Corpus(corpus) = self else { return Ok(()) };
+        let vocab_size = model.vocab_size;
+        if corpus.format() == TokenFormat::Text && vocab_size < BYTE_VALUES {
+            return Err(DeviceError::Vocabulary { vocab_size });
         }
         let needed = model.seq_length as usize + 1;
-        if bytes.len() < needed {
-            return Err(DeviceError::TooLittleData { found: bytes.len(), needed });
+        if corpus.len() < needed {
+            return Err(DeviceError::TooLittleData { found: corpus.len(), needed });
         }
-        Ok(())
+        match corpus.first_beyond(vocab_size) {
+            Some((position, token)) => Err(DeviceError::Token { position, token, vocab_size }),
+            None => Ok(()),
+        }
+    }
+
+    /// What a worker has to be told of it, and what it has to be sent besides.
+    pub fn origin(&self) -> (DataOrigin, Option<&[u8]>) {
+        match self {
+            Self::Synthetic => (DataOrigin::Synthetic, None),
+            Self::Corpus(corpus) => corpus.origin(),
+        }
+    }
+
+    /// Bytes that each process holds of it.
+    pub fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Synthetic => 0,
+            Self::Corpus(corpus) => corpus.byte_count(),
+        }
     }
 
     /// Sample `number`: `seq_length + 1` tokens, of which all but the last are input and all but the first are to be
@@ -42,9 +65,9 @@ impl DataSet {
         // A stream of its own for each sample; the map's is one that no sample has.
         let mut rng = stream(seed, number);
         match self {
-            Self::Text(bytes) => {
-                let start = rng.random_range(0..=bytes.len() - length);
-                bytes[start..start + length].iter().map(|&byte| u32::from(byte)).collect()
+            Self::Corpus(corpus) => {
+                let start = rng.random_range(0..=corpus.len() - length);
+                corpus.tokens(start, length)
             }
             Self::Synthetic => {
                 let mut token = rng.random_range(0..model.vocab_size);
@@ -82,10 +105,14 @@ mod tests {
         ModelSpec::preset("gpt-tiny").unwrap()
     }
 
+    fn corpus(format: TokenFormat, bytes: Vec<u8>) -> DataSet {
+        DataSet::Corpus(Corpus::from_bytes(format, bytes))
+    }
+
     #[test]
     fn a_sample_is_a_piece_of_the_text() {
         let text: Vec<u8> = (0..1000_u32).map(|i| (i * i % 251) as u8).collect();
-        let data = DataSet::Text(text.clone().into());
+        let data = corpus(TokenFormat::Text, text.clone());
         let sample = data.sample(3, 7, &model());
         let bytes: Vec<u8> = sample.iter().map(|&token| token as u8).collect();
         assert_eq!(bytes.len(), 129);
@@ -104,9 +131,16 @@ mod tests {
 
     #[test]
     fn what_yields_no_sample_is_refused() {
-        let short = DataSet::Text(vec![0; 128].into());
+        let short = corpus(TokenFormat::Text, vec![0; 128]);
         assert!(matches!(short.check(&model()), Err(DeviceError::TooLittleData { found: 128, needed: 129 })));
         let small = ModelSpec { vocab_size: 255, ..model() };
-        assert!(matches!(DataSet::Text(vec![0; 999].into()).check(&small), Err(DeviceError::Vocabulary { .. })));
+        let text = corpus(TokenFormat::Text, vec![0; 999]);
+        assert!(matches!(text.check(&small), Err(DeviceError::Vocabulary { .. })));
+        let mut numbers = vec![0; 400];
+        numbers[302] = 44;
+        numbers[303] = 1;
+        let tokens = corpus(TokenFormat::U16, numbers);
+        let beyond = tokens.check(&model()).unwrap_err();
+        assert!(matches!(beyond, DeviceError::Token { position: 151, token: 300, vocab_size: 256 }), "{beyond}");
     }
 }

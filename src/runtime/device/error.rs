@@ -1,8 +1,9 @@
 //! What can go wrong while training.
 
-use super::TransportError;
-use crate::ids::Rank;
+use super::{StoreError, TransportError};
+use crate::model::Block;
 use crate::plan::PlanViolation;
+use std::path::PathBuf;
 
 /// Why training can't start, or ended early.
 #[derive(Debug, thiserror::Error)]
@@ -19,12 +20,34 @@ pub enum DeviceError {
         /// What can be.
         hint: &'static str,
     },
-    /// Text that yields no sample.
+    /// A data file that can't be used.
+    #[error("`{}` {problem}\nhint: {hint}", file.display())]
+    Data {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// A token that the model doesn't have.
     #[error(
-        "the data has {found} bytes, a sample takes {needed}\nhint: give a longer text, or leave `--data` out for the synthetic set"
+        "token {position} of the data, counted from 0, is `{token}`, the model's vocabulary has {vocab_size} tokens\nhint: give tokens of a vocabulary of this size, or name the format with `--data-format`"
+    )]
+    Token {
+        /// Where it stands, in tokens from the first.
+        position: u64,
+        /// The token.
+        token: u32,
+        /// Tokens of the model.
+        vocab_size: u32,
+    },
+    /// Data that yields no sample.
+    #[error(
+        "the data has {found} tokens, a sample takes {needed}\nhint: give more data, or leave `--data` out for the synthetic set"
     )]
     TooLittleData {
-        /// Bytes of the text.
+        /// Tokens of the data.
         found: usize,
         /// Tokens of one sample and the one that follows.
         needed: usize,
@@ -40,37 +63,19 @@ pub enum DeviceError {
     /// A connection failed.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// A process couldn't be started.
-    #[error("cannot start the process of {rank}: {source}")]
-    Spawn {
-        /// The rank.
-        rank: Rank,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A rank said what went wrong.
-    #[error("{rank} failed: {message}")]
-    Failed {
-        /// The rank.
-        rank: Rank,
-        /// Its own words.
-        message: String,
-    },
-    /// A rank ended without a word.
-    #[error("{rank} is gone: its process {how}\nhint: start again; nothing of this run was kept")]
-    Gone {
-        /// The rank.
-        rank: Rank,
-        /// How its process ended.
-        how: String,
-    },
-    /// Ranks that don't answer.
-    #[error("no rank has answered for {waited_s} s while {during}")]
-    Silent {
-        /// How long was waited.
-        waited_s: u64,
-        /// For what.
-        during: &'static str,
+    /// A checkpoint can't be written or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The coordinator told this rank to leave what it was doing.
+    #[error("interrupted by the coordinator")]
+    Interrupted,
+    /// A shard that should be here, and isn't.
+    #[error("slice {slice} of the {block} isn't held here")]
+    NotHeld {
+        /// The block.
+        block: Block,
+        /// The slice.
+        slice: u8,
     },
     /// A message that makes no sense where it came.
     #[error("unexpected message from {from}")]
@@ -78,16 +83,8 @@ pub enum DeviceError {
         /// The sender.
         from: String,
     },
-    /// The loss became infinite or not a number.
-    #[error("the loss of step {step} is `{loss}`\nhint: lower the learning rate")]
-    Diverged {
-        /// Step, from one.
-        step: u32,
-        /// The loss.
-        loss: f64,
-    },
-    /// The environment that a rank's process needs.
-    #[error("`{variable}` isn't set or can't be used\nhint: ranks are started by `autohet-run --plan`, not by hand")]
+    /// The environment that a worker's process needs.
+    #[error("`{variable}` isn't set or can't be used\nhint: workers are started by `autohet-run --plan`, not by hand")]
     Environment {
         /// The variable.
         variable: &'static str,
@@ -104,9 +101,6 @@ pub enum DeviceError {
     /// The system gave no random bytes.
     #[error("the system gives no random bytes: {0}")]
     Random(String),
-    /// Whoever is told of each step couldn't take it.
-    #[error("{0}")]
-    Observer(String),
 }
 
 fn list(violations: &[PlanViolation]) -> String {

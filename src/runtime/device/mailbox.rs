@@ -32,6 +32,13 @@ impl Tray {
 }
 
 impl Mailbox {
+    /// Throws everything away.
+    pub(super) fn clear(&self) {
+        open(&self.received.0).clear();
+        open(&self.to_send.0).clear();
+        open(&self.gradients).clear();
+    }
+
     /// What came from neighbouring stages.
     pub(super) fn received(&self) -> &Tray {
         &self.received

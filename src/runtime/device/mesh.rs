@@ -1,22 +1,19 @@
-//! The connections of a rank to its peers: one for each channel, one for each edge of each ring.
+//! The connections of a rank to its peers: one for each channel, one for each edge of each ring. Gradient groups have
+//! rings, and so have those who share a stage.
 //!
 //! The sender of a channel connects to the receiver, and each member of a ring to the next one. All connect first and
 //! accept then: what is connected waits in the listener's queue, so that the order doesn't matter.
 
+use super::DeviceError;
 use super::all_reduce::Ring;
-use super::transport::{Transport, TransportError, accept, connect};
-use super::{DeviceError, Secret};
+use super::interrupt::Interrupt;
+use super::peers::{Peers, Wish};
+use super::transport::Transport;
+use super::transport::throttle::Links;
 use crate::ids::Rank;
-use crate::program::{Op, Program, Stream};
+use crate::program::{Op, Program, RankProgram, Stream};
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// How long peers may take to connect.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// Pause between looks at the listener.
-const PAUSE: Duration = Duration::from_millis(1);
+use std::net::SocketAddr;
 
 /// Number of streams of transfers, one for each neighbour and direction.
 const WIRES: usize = 4;
@@ -30,6 +27,8 @@ pub(super) struct Mesh {
     pub(super) wires: Wires,
     /// Those of the groups, by number.
     pub(super) rings: BTreeMap<u32, Ring>,
+    /// That of those who share the rank's stage, if there are any.
+    pub(super) tensor_ring: Option<Ring>,
 }
 
 /// What a connection is for.
@@ -37,27 +36,37 @@ pub(super) struct Mesh {
 enum Lane {
     Channel(u32),
     Ring(u32),
+    /// Between those who share a stage, by the first of them.
+    Tensor(u32),
 }
 
 impl Lane {
-    fn greeting(self) -> [u8; 5] {
-        let (kind, number) = match self {
+    /// As a peer says it when it connects.
+    fn wish(self) -> (u8, u32) {
+        match self {
             Self::Channel(number) => (0, number),
             Self::Ring(number) => (1, number),
-        };
-        let [a, b, c, d] = number.to_le_bytes();
-        [kind, a, b, c, d]
+            Self::Tensor(number) => (2, number),
+        }
     }
 }
 
-/// Connects a rank to all its peers, which do the same. `addresses` are those of the ranks' listeners, by rank.
-pub(super) fn mesh(
-    program: &Program,
-    rank: Rank,
-    addresses: &[SocketAddr],
-    listener: &TcpListener,
-    secret: &Secret,
-) -> Result<Mesh, DeviceError> {
+/// What connecting takes.
+pub(super) struct Meeting<'a> {
+    /// Addresses of the ranks' workers, by rank.
+    pub(super) addresses: &'a [SocketAddr],
+    /// Number of the change of plan.
+    pub(super) epoch: u64,
+    /// Where peers come in.
+    pub(super) peers: &'a Peers,
+    /// How fast connections are.
+    pub(super) links: &'a Links,
+    /// What ends the waiting.
+    pub(super) interrupt: &'a Interrupt,
+}
+
+/// Connects a rank to all its peers, which do the same.
+pub(super) fn mesh(program: &Program, rank: Rank, meeting: &Meeting<'_>) -> Result<Mesh, DeviceError> {
     let mut outgoing = BTreeMap::new();
     let mut expected = BTreeMap::new();
     // Each stream of transfers has one channel, as a stage has one neighbour on each side.
@@ -74,57 +83,57 @@ pub(super) fn mesh(
                 expected.insert(Lane::Channel(channel), program.channels()[channel as usize].from);
             }
             Op::AllReduce { group, .. } => {
-                let (_, previous, next) = neighbours(program, group, rank);
+                let (_, previous, next) = neighbours(&program.groups()[group as usize].ranks, rank);
                 outgoing.insert(Lane::Ring(group), next);
                 expected.insert(Lane::Ring(group), previous);
             }
             Op::Forward { .. } | Op::Backward { .. } | Op::OptimizerStep => {}
         }
     }
+    let sharing = sharing(program, rank);
+    let tensor_lane = Lane::Tensor(sharing[0].0);
+    if sharing.len() > 1 {
+        let (_, previous, next) = neighbours(&sharing, rank);
+        outgoing.insert(tensor_lane, next);
+        expected.insert(tensor_lane, previous);
+    }
+    let Meeting { addresses, epoch, peers, links, interrupt } = *meeting;
     let mut connected: BTreeMap<Lane, Box<dyn Transport>> = BTreeMap::new();
     for (&lane, &to) in &outgoing {
-        let transport = connect(addresses[to.index()], secret, &lane.greeting(), &to.to_string())?;
-        connected.insert(lane, Box::new(transport));
+        let wish = Wish::Lane { epoch, lane: lane.wish() };
+        let transport = peers.connect(addresses[to.index()], wish, &to.to_string(), interrupt)?;
+        connected.insert(lane, links.wrap(transport, to)?);
     }
-    let mut accepted = accept_all(&expected, listener, secret)?;
-    let rings = outgoing.keys().filter_map(|&lane| {
-        let Lane::Ring(group) = lane else { return None };
-        let (place, _, _) = neighbours(program, group, rank);
-        let members = program.groups()[group as usize].ranks.len();
+    let mut accepted: BTreeMap<Lane, Box<dyn Transport>> = BTreeMap::new();
+    for (&lane, &from) in &expected {
+        let transport = peers.await_lane(epoch, lane.wish(), &from.to_string(), interrupt)?;
+        accepted.insert(lane, links.wrap(transport, from)?);
+    }
+    let mut ring = |lane, ranks: &[Rank]| {
+        let (place, _, _) = neighbours(ranks, rank);
         let (next, previous) = (connected.remove(&lane)?, accepted.remove(&lane)?);
-        Some((group, Ring { place, members, next, previous }))
-    });
-    let rings = rings.collect();
+        Some(Ring { place, members: ranks.len(), next, previous })
+    };
+    let mut rings = BTreeMap::new();
+    for &lane in outgoing.keys() {
+        let Lane::Ring(group) = lane else { continue };
+        rings.extend(ring(lane, &program.groups()[group as usize].ranks).map(|ring| (group, ring)));
+    }
+    let tensor_ring = ring(tensor_lane, &sharing);
     let wires = slots.map(|lane| lane.and_then(|lane| connected.remove(&lane).or_else(|| accepted.remove(&lane))));
-    Ok(Mesh { wires, rings })
+    Ok(Mesh { wires, rings, tensor_ring })
 }
 
-/// Place in a group, and the ranks before and behind.
-fn neighbours(program: &Program, group: u32, rank: Rank) -> (usize, Rank, Rank) {
-    let ranks = &program.groups()[group as usize].ranks;
+/// The ranks that share this rank's stage, itself included.
+fn sharing(program: &Program, rank: Rank) -> Vec<Rank> {
+    let place = |rank: &RankProgram| (rank.replica, rank.stage);
+    let own = place(&program.ranks()[rank.index()]);
+    let ranks = program.ranks().iter().enumerate().filter(|(_, other)| place(other) == own);
+    ranks.map(|(index, _)| Rank::from(index)).collect()
+}
+
+/// Place among these ranks, and those before and behind.
+fn neighbours(ranks: &[Rank], rank: Rank) -> (usize, Rank, Rank) {
     let place = ranks.iter().position(|&member| member == rank).expect("a rank reduces with its own groups only");
     (place, ranks[(place + ranks.len() - 1) % ranks.len()], ranks[(place + 1) % ranks.len()])
-}
-
-/// Accepts until each expected peer is there. Strangers are turned away without further ado.
-fn accept_all(
-    expected: &BTreeMap<Lane, Rank>,
-    listener: &TcpListener,
-    secret: &Secret,
-) -> Result<BTreeMap<Lane, Box<dyn Transport>>, TransportError> {
-    let mut accepted: BTreeMap<Lane, Box<dyn Transport>> = BTreeMap::new();
-    let deadline = Instant::now() + PATIENCE;
-    while let Some((_, missing)) = expected.iter().find(|(lane, _)| !accepted.contains_key(lane)) {
-        if Instant::now() > deadline {
-            return Err(TransportError::TimedOut { peer: missing.to_string() });
-        }
-        let Ok(Some((transport, greeting))) = accept(listener, secret) else {
-            thread::sleep(PAUSE);
-            continue;
-        };
-        if let Some((&lane, from)) = expected.iter().find(|(lane, _)| lane.greeting() == *greeting) {
-            accepted.insert(lane, Box::new(transport.named(from)));
-        }
-    }
-    Ok(accepted)
 }

@@ -6,6 +6,7 @@ use crate::runtime::device::DeviceError;
 use crate::runtime::device::all_reduce::Ring;
 use crate::runtime::device::clock::Clock;
 use crate::runtime::device::mailbox::Mailbox;
+use crate::runtime::device::tensor_parallel::TensorPart;
 use crate::runtime::device::tied::TiedEnds;
 use crate::units::SimTime;
 use std::collections::BTreeMap;
@@ -20,8 +21,18 @@ pub(in super::super) struct Collective {
 
 impl Collective {
     /// The member's side of its groups.
-    pub(in super::super) fn new(model: &ModelSpec, rings: BTreeMap<u32, Ring>, mailbox: Arc<Mailbox>) -> Self {
-        Self { rings, mailbox, tied: TiedEnds::of(model) }
+    pub(in super::super) fn new(
+        model: &ModelSpec,
+        part: TensorPart,
+        rings: BTreeMap<u32, Ring>,
+        mailbox: Arc<Mailbox>,
+    ) -> Self {
+        Self { rings, mailbox, tied: TiedEnds::of(model, part) }
+    }
+
+    /// That of a rank whose gradients lie under the blocks that its reductions name.
+    pub(in super::super) fn untied(rings: BTreeMap<u32, Ring>, mailbox: Arc<Mailbox>) -> Self {
+        Self { rings, mailbox, tied: None }
     }
 
     pub(super) fn run(&mut self, op: Op, clock: &Clock) -> Result<SimTime, DeviceError> {

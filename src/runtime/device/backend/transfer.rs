@@ -30,6 +30,7 @@ impl Transfer {
                 let start = clock.now();
                 wire.send(&[])?;
                 wire.send(&message)?;
+                wire.flush()?;
                 Ok(start)
             }
             Op::Receive { micro_batch, direction, .. } => {

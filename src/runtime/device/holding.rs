@@ -1,0 +1,57 @@
+//! State that a worker holds between two plans, for itself and for others to read.
+
+use super::DeviceError;
+use super::all_reduce::{from_bytes, to_bytes};
+use super::compute::{BlockState, TrainingState};
+use super::model::{cut_state, slices};
+use super::tensor_parallel::TensorPart;
+use crate::model::{ModelSpec, Shard};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A rank's state, and which part of each block it is.
+#[derive(Debug)]
+pub(super) struct Holding {
+    pub(super) model: ModelSpec,
+    pub(super) part: TensorPart,
+    pub(super) state: TrainingState,
+}
+
+impl Holding {
+    /// One slice of a block, if this rank has it.
+    pub(super) fn shard(&self, Shard { block, slice }: Shard) -> Option<BlockState> {
+        let held = self.state.blocks.get(&block)?;
+        let slice = usize::from(slice);
+        slices(self.part).contains(&slice).then(|| cut_state(&self.model, block, self.part, held, slice))
+    }
+}
+
+/// What a worker holds at the moment; nothing while it trains.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held(Arc<Mutex<Option<Arc<Holding>>>>);
+
+impl Held {
+    pub(super) fn get(&self) -> Option<Arc<Holding>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set(&self, holding: Option<Holding>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = holding.map(Arc::new);
+    }
+}
+
+/// A shard as it travels: parameters, then both moments.
+pub(super) fn shard_to_bytes(shard: &BlockState) -> Vec<u8> {
+    [&shard.values, &shard.mean, &shard.mean_of_squares].map(|values| to_bytes(values)).concat()
+}
+
+/// The shard of a message from `peer`.
+pub(super) fn shard_from_bytes(bytes: &[u8], peer: &str) -> Result<BlockState, DeviceError> {
+    // Three vectors of four-byte numbers, equally long.
+    if !bytes.len().is_multiple_of(12) {
+        return Err(DeviceError::Protocol { from: peer.to_owned() });
+    }
+    let mut numbers = from_bytes(bytes);
+    let length = bytes.len() / 12;
+    let [values, mean, mean_of_squares] = std::array::from_fn(|_| numbers.by_ref().take(length).collect());
+    Ok(BlockState { values, mean, mean_of_squares })
+}

@@ -1,0 +1,193 @@
+//! A worker's door: peers come here, to train together or to read state.
+
+use super::compute::BlockState;
+use super::holding::{Held, shard_from_bytes, shard_to_bytes};
+use super::interrupt::Interrupt;
+use super::messages::{hear, tell};
+use super::transport::{TcpTransport, Transport, TransportError, accept, connect, listen};
+use super::{DeviceError, Secret, Vaults};
+use crate::model::Shard;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long peers may take to connect.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Time between looks at whether waiting still makes sense.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What a peer that connects wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum Wish {
+    /// To train: this is a lane of the mesh of change of plan `epoch`.
+    Lane {
+        /// Number of the change of plan.
+        epoch: u64,
+        /// Kind and number of the lane.
+        lane: (u8, u32),
+    },
+    /// To read state.
+    Read,
+}
+
+/// What is to be read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ReadRequest {
+    /// Optimizer steps done.
+    pub(super) step: u64,
+    /// The shards.
+    pub(super) shards: Vec<Shard>,
+    /// Whether from the node's disk, not from memory.
+    pub(super) from_disk: bool,
+}
+
+/// What others may read here.
+pub(super) trait Library: Send + Sync + 'static {
+    /// A shard of this step.
+    fn read(&self, step: u64, shard: Shard, from_disk: bool) -> Option<BlockState>;
+}
+
+/// A lane by the number of its change of plan, its kind and its own number.
+type LaneId = (u64, (u8, u32));
+
+/// Connections that have come and wait to be used.
+#[derive(Debug, Default)]
+struct Hall {
+    lanes: Mutex<BTreeMap<LaneId, TcpTransport>>,
+    changed: Condvar,
+}
+
+/// The door of one worker.
+#[derive(Clone, Debug)]
+pub(super) struct Peers {
+    hall: Arc<Hall>,
+    secret: Secret,
+}
+
+impl Peers {
+    /// Opens the door on this interface, for as long as the process lives; returns its address as well.
+    pub(super) fn open(
+        interface: IpAddr,
+        secret: &Secret,
+        library: Arc<dyn Library>,
+    ) -> Result<(Self, SocketAddr), DeviceError> {
+        let (listener, address) = listen(SocketAddr::new(interface, 0))?;
+        let peers = Self { hall: Arc::default(), secret: secret.clone() };
+        let door = peers.clone();
+        thread::spawn(move || door.keep(&listener, &library));
+        Ok((peers, address))
+    }
+
+    /// Each visitor has a thread, so that a slow one keeps nobody waiting.
+    fn keep(&self, listener: &TcpListener, library: &Arc<dyn Library>) {
+        loop {
+            let Ok((stream, _)) = listener.accept() else {
+                thread::sleep(PAUSE);
+                continue;
+            };
+            let (visited, library) = (self.clone(), Arc::clone(library));
+            // A visitor without the secret or without a wish is turned away without further ado.
+            thread::spawn(move || drop(visited.welcome(stream, &*library)));
+        }
+    }
+
+    fn welcome(&self, stream: TcpStream, library: &dyn Library) -> Result<(), DeviceError> {
+        let (mut visitor, greeting) = accept(stream, &self.secret)?;
+        let stranger = || DeviceError::Protocol { from: "a peer".to_owned() };
+        match serde_json::from_slice(&greeting).map_err(|_| stranger())? {
+            Wish::Lane { epoch, lane } => {
+                let mut lanes = self.hall.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+                // Those of earlier changes of plan have nobody who waits for them.
+                lanes.retain(|(other, _), _| *other >= epoch);
+                lanes.insert((epoch, lane), visitor);
+                self.hall.changed.notify_all();
+                Ok(())
+            }
+            Wish::Read => {
+                let request: ReadRequest = hear(&mut visitor, "a peer")?;
+                for shard in request.shards {
+                    // Who asks for what isn't here finds the connection closed.
+                    let found = library.read(request.step, shard, request.from_disk).ok_or_else(stranger)?;
+                    visitor.send(&shard_to_bytes(&found))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Connects to the worker at `address`, whom errors call `name`, as a lane.
+    pub(super) fn connect(
+        &self,
+        address: SocketAddr,
+        wish: Wish,
+        name: &str,
+        interrupt: &Interrupt,
+    ) -> Result<TcpTransport, DeviceError> {
+        let greeting = serde_json::to_vec(&wish).expect("a wish has string keys only");
+        let connection = connect(address, &self.secret, &greeting, name)?;
+        interrupt.cover(&connection)?;
+        Ok(connection)
+    }
+
+    /// Waits for the peer that connects as this lane, whom errors call `name`.
+    pub(super) fn await_lane(
+        &self,
+        epoch: u64,
+        lane: (u8, u32),
+        name: &str,
+        interrupt: &Interrupt,
+    ) -> Result<TcpTransport, DeviceError> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut lanes = self.hall.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            interrupt.check()?;
+            if let Some(connection) = lanes.remove(&(epoch, lane)) {
+                drop(lanes);
+                interrupt.cover(&connection)?;
+                return Ok(connection.named(&name));
+            }
+            if Instant::now() > deadline {
+                return Err(TransportError::TimedOut { peer: name.to_owned() }.into());
+            }
+            lanes = self.hall.changed.wait_timeout(lanes, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Reads shards from the worker at `address`; gives each to `take` as it comes.
+    pub(super) fn read(
+        &self,
+        address: SocketAddr,
+        request: &ReadRequest,
+        interrupt: &Interrupt,
+        mut take: impl FnMut(Shard, BlockState, u64),
+    ) -> Result<(), DeviceError> {
+        let name = format!("the worker at {address}");
+        let mut connection = self.connect(address, Wish::Read, &name, interrupt)?;
+        tell(&mut connection, request)?;
+        for &shard in &request.shards {
+            let bytes = connection.receive()?;
+            take(shard, shard_from_bytes(&bytes, &name)?, bytes.len() as u64);
+        }
+        Ok(())
+    }
+}
+
+/// What a worker lets others read.
+pub(super) struct Shelves {
+    /// Between two plans, its memory.
+    pub(super) held: Held,
+    /// Its node's disk, once it is known where that is.
+    pub(super) vaults: Arc<OnceLock<Vaults>>,
+}
+
+impl Library for Shelves {
+    fn read(&self, step: u64, shard: Shard, from_disk: bool) -> Option<BlockState> {
+        if from_disk {
+            return self.vaults.get()?.read_disk(step, shard).ok();
+        }
+        self.held.get().filter(|holding| holding.state.step == step)?.shard(shard)
+    }
+}

@@ -1,0 +1,132 @@
+//! Getting a rank's state together, shard by shard, from wherever each shard is.
+
+use super::Tools;
+use super::standstill::Standstill;
+use crate::model::{Block, ModelSpec, Shard};
+use crate::runtime::device::DeviceError;
+use crate::runtime::device::compute::{BlockState, TrainingState};
+use crate::runtime::device::holding::Holding;
+use crate::runtime::device::interrupt::Interrupt;
+use crate::runtime::device::messages::{Assignment, BytesRead, ShardOrigin};
+use crate::runtime::device::model::{assemble_state, initial_part, slices};
+use crate::runtime::device::peers::ReadRequest;
+use crate::runtime::device::tensor_parallel::TensorPart;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::thread;
+
+type Shards = BTreeMap<Shard, BlockState>;
+
+/// The state of the assigned rank, and what was read for it.
+pub(super) fn gather(
+    assignment: &Assignment,
+    part: TensorPart,
+    tools: &Tools,
+    interrupt: &Interrupt,
+    standstill: &Standstill,
+) -> Result<(TrainingState, BytesRead), DeviceError> {
+    standstill.at_recovery();
+    let mut by_origin: BTreeMap<&ShardOrigin, Vec<Shard>> = BTreeMap::new();
+    for source in &assignment.shards {
+        by_origin.entry(&source.from).or_default().push(source.shard);
+    }
+    // All sources at once: they share nothing but this rank's interface.
+    let read_one = |(origin, shards): (&ShardOrigin, Vec<Shard>)| {
+        let reading = Reading { step: assignment.step, shards, tools, interrupt };
+        reading.read(origin)
+    };
+    let outcomes: Vec<Result<(Shards, BytesRead), DeviceError>> = thread::scope(|scope| {
+        let running: Vec<_> = by_origin.into_iter().map(|one| scope.spawn(move || read_one(one))).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or(Err(DeviceError::Panicked { thread: "recovery" }))
+        };
+        running.into_iter().map(join).collect()
+    });
+    let (mut shards, mut read) = (Shards::new(), BytesRead::default());
+    for outcome in outcomes {
+        let (found, bytes) = outcome?;
+        shards.extend(found);
+        read.add(&bytes);
+    }
+    let model = &assignment.job.model;
+    let mut blocks = BTreeMap::new();
+    let mut wanted: Vec<Block> = assignment.shards.iter().map(|source| source.shard.block).collect();
+    wanted.dedup();
+    for block in wanted {
+        let state = match whole_block(model, block, part, &mut shards) {
+            Some(state) => state,
+            None => BlockState::initial(initial_part(model, block, part, assignment.job.seed)),
+        };
+        blocks.insert(block, state);
+    }
+    Ok((TrainingState { step: assignment.step, blocks }, read))
+}
+
+/// A block from its shards; nothing where there are none, as before the first step.
+fn whole_block(model: &ModelSpec, block: Block, part: TensorPart, shards: &mut Shards) -> Option<BlockState> {
+    let slices: Option<Vec<BlockState>> =
+        slices(part).map(|slice| shards.remove(&Shard { block, slice: slice as u8 })).collect();
+    slices.map(|slices| assemble_state(model, block, part, &slices))
+}
+
+/// Shards that are read from one place.
+struct Reading<'a> {
+    step: u64,
+    shards: Vec<Shard>,
+    tools: &'a Tools,
+    interrupt: &'a Interrupt,
+}
+
+impl Reading<'_> {
+    fn read(self, origin: &ShardOrigin) -> Result<(Shards, BytesRead), DeviceError> {
+        let mut read = BytesRead::default();
+        let shards = match *origin {
+            ShardOrigin::Seed => Shards::new(),
+            ShardOrigin::Own => self.read_own(&mut read.own)?,
+            ShardOrigin::Memory(address) => self.read_peer(address, false, &mut read.memory)?,
+            ShardOrigin::Disk(address) => self.read_peer(address, true, &mut read.disk)?,
+            ShardOrigin::ObjectStore => self.read_object_store(&mut read.object_store)?,
+        };
+        Ok((shards, read))
+    }
+
+    fn read_own(self, bytes: &mut u64) -> Result<Shards, DeviceError> {
+        let held = self.tools.held.get().filter(|holding| holding.state.step == self.step);
+        let find = |&shard: &Shard| {
+            let found = held.as_deref().and_then(|holding: &Holding| holding.shard(shard));
+            let found = found.ok_or(DeviceError::NotHeld { block: shard.block, slice: shard.slice })?;
+            *bytes += bytes_of(&found);
+            Ok((shard, found))
+        };
+        self.shards.iter().map(find).collect()
+    }
+
+    fn read_peer(self, address: SocketAddr, from_disk: bool, bytes: &mut u64) -> Result<Shards, DeviceError> {
+        let mut shards = Shards::new();
+        let request = ReadRequest { step: self.step, shards: self.shards, from_disk };
+        self.tools.peers.read(address, &request, self.interrupt, |shard, state, length| {
+            *bytes += length;
+            shards.insert(shard, state);
+        })?;
+        Ok(shards)
+    }
+
+    fn read_object_store(self, bytes: &mut u64) -> Result<Shards, DeviceError> {
+        let lost = |shard: &Shard| DeviceError::NotHeld { block: shard.block, slice: shard.slice };
+        let Some(vaults) = self.tools.vaults.get() else { return Err(lost(&self.shards[0])) };
+        let stored = vaults.open_object_store(self.step)?;
+        let mut shards = Shards::new();
+        for shard in self.shards {
+            self.interrupt.check()?;
+            let found = stored.read(shard)?;
+            *bytes += bytes_of(&found);
+            shards.insert(shard, found);
+        }
+        Ok(shards)
+    }
+}
+
+/// Three vectors of four-byte numbers.
+fn bytes_of(shard: &BlockState) -> u64 {
+    12 * shard.values.len() as u64
+}
