@@ -35,6 +35,12 @@ pub mod elastic;
 
 pub mod replay;
 
+#[cfg(feature = "burn-cpu")]
+pub mod training;
+
+#[cfg(feature = "burn-cpu")]
+pub mod validation;
+
 pub mod report;
 
 pub mod scenario;

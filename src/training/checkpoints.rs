@@ -1,0 +1,215 @@
+//! Checkpoints: which worker writes what, and when all of it is there.
+
+use super::TrainingError;
+use super::holders::Cast;
+use crate::ids::Rank;
+use crate::model::Shard;
+use crate::runtime::device::messages::{Job, Saved, SnapshotOrder, WorkerId};
+use crate::runtime::device::{RunIdentity, Scrutiny, ShardEntry, StoreError, StorePace, VaultPlaces, Vaults};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+
+/// Checkpoints that stay in the object store.
+const KEPT: usize = 2;
+
+/// Where checkpoints go, and how often they are taken.
+#[derive(Clone, Debug)]
+pub struct CheckpointPlan {
+    /// The folder: `object-store` in it stands for the object store, `disks` has a folder for each node's disk.
+    pub folder: PathBuf,
+    /// Iterations from one to the next.
+    pub every: u64,
+    /// How fast the object store is.
+    pub pace: StorePace,
+}
+
+/// The checkpoints of a run, if it takes any.
+pub(super) struct Checkpoints(Option<Kept>);
+
+struct Kept {
+    plan: CheckpointPlan,
+    run: RunIdentity,
+    vaults: Vaults,
+    under_way: Option<UnderWay>,
+    /// The step of the newest one that is whole in the object store.
+    durable: Option<u64>,
+    pruning: Option<JoinHandle<Result<Vec<u64>, StoreError>>>,
+}
+
+/// A checkpoint that is being written.
+struct UnderWay {
+    step: u64,
+    writers: BTreeSet<WorkerId>,
+    on_disk: BTreeSet<WorkerId>,
+    in_object_store: BTreeSet<WorkerId>,
+    entries: Vec<ShardEntry>,
+}
+
+/// What has become whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whole {
+    OnDisks,
+    InObjectStore,
+}
+
+impl Checkpoints {
+    pub(super) fn new(plan: Option<&CheckpointPlan>, job: &Job) -> Self {
+        Self(plan.map(|plan| {
+            let run = RunIdentity::new(&job.model, job.seed);
+            // The coordinator writes manifests only: it isn't held up.
+            let places = VaultPlaces { pace: StorePace::default(), ..places(plan, &run, "coordinator", 0) };
+            let vaults = Vaults::new(&places);
+            Kept { plan: plan.clone(), run, vaults, under_way: None, durable: None, pruning: None }
+        }))
+    }
+
+    /// The step of the newest whole checkpoint of an earlier run of this job, from which training goes on. Disks of
+    /// earlier runs are cleared: their nodes are gone.
+    pub(super) fn resume(&mut self) -> Result<Option<u64>, TrainingError> {
+        let Some(kept) = &mut self.0 else { return Ok(None) };
+        let newest = kept.vaults.object_store.newest_whole_step(Scrutiny::Sizes)?;
+        let step = newest.step.map(|step| step.step());
+        kept.vaults.object_store.forget_after(step.unwrap_or(0))?;
+        clear(&kept.plan.folder.join(DISKS))?;
+        kept.durable = step;
+        Ok(step)
+    }
+
+    /// Where a worker keeps its checkpoints.
+    pub(super) fn places(&self, node: &str, gpu: u32) -> Option<VaultPlaces> {
+        self.0.as_ref().map(|kept| places(&kept.plan, &kept.run, node, gpu))
+    }
+
+    pub(super) fn are_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the checkpoint of this step is whole in the object store.
+    pub(super) fn is_durable(&self, step: u64) -> bool {
+        self.0.as_ref().is_some_and(|kept| kept.durable == Some(step))
+    }
+
+    /// A node is lost, and its disk with it. A checkpoint that it was writing will never be whole.
+    pub(super) fn forget(&mut self, node: &str, workers: &[WorkerId]) -> Result<(), TrainingError> {
+        let Some(kept) = &mut self.0 else { return Ok(()) };
+        kept.under_way.take_if(|under_way| workers.iter().any(|worker| under_way.writers.contains(worker)));
+        clear(&disk(&kept.plan, node))
+    }
+
+    /// Gives up the checkpoint under way.
+    pub(super) fn abandon(&mut self, step: u64) -> bool {
+        let under_way = self.0.as_mut().map(|kept| &mut kept.under_way);
+        under_way.is_some_and(|under_way| under_way.take_if(|under_way| under_way.step == step).is_some())
+    }
+
+    /// Training goes on from this step: later checkpoints belong to a history that is given up.
+    pub(super) fn go_back_to(&mut self, step: u64) -> Result<(), TrainingError> {
+        let Some(kept) = &mut self.0 else { return Ok(()) };
+        kept.under_way.take_if(|under_way| under_way.step > step);
+        if kept.durable.is_some_and(|durable| durable > step) {
+            kept.vaults.object_store.forget_after(step)?;
+            kept.durable = None;
+        }
+        Ok(())
+    }
+
+    /// Who writes which shards of a checkpoint of the cast's state. On each node, the first worker that holds a shard
+    /// writes it to the disk; of all holders, the one with the least to do so far writes it to the object store.
+    pub(super) fn orders(
+        &mut self,
+        step: u64,
+        cast: &Cast,
+    ) -> Result<BTreeMap<WorkerId, SnapshotOrder>, TrainingError> {
+        let mut orders: BTreeMap<WorkerId, SnapshotOrder> =
+            cast.workers.iter().map(|&worker| (worker, SnapshotOrder { step, ..SnapshotOrder::default() })).collect();
+        let Some(kept) = &mut self.0 else { return Ok(orders) };
+        let worker = |rank: Rank| cast.workers[rank.index()];
+        let mut holders: BTreeMap<Shard, Vec<Rank>> = BTreeMap::new();
+        for rank in (0..cast.workers.len()).map(Rank::from) {
+            for shard in cast.shards(rank) {
+                holders.entry(shard).or_default().push(rank);
+            }
+        }
+        for (shard, ranks) in holders {
+            let mut nodes = BTreeSet::new();
+            let firsts = ranks.iter().filter(|&&rank| nodes.insert(cast.node(rank)));
+            for &rank in firsts {
+                orders.entry(worker(rank)).or_default().to_disk.push(shard);
+            }
+            let least = ranks.into_iter().map(worker).min_by_key(|worker| orders[worker].to_object_store.len());
+            let least = least.expect("each shard has a holder");
+            orders.entry(least).or_default().to_object_store.push(shard);
+        }
+        drop(kept.pruning.take().map(JoinHandle::join));
+        kept.vaults.object_store.begin(step)?;
+        kept.under_way = Some(UnderWay {
+            step,
+            writers: orders.keys().copied().collect(),
+            on_disk: BTreeSet::new(),
+            in_object_store: BTreeSet::new(),
+            entries: Vec::new(),
+        });
+        Ok(orders)
+    }
+
+    /// A part is written. Returns what has become whole with it.
+    pub(super) fn saved(&mut self, worker: WorkerId, saved: Saved) -> Result<Option<Whole>, TrainingError> {
+        let Some(kept) = &mut self.0 else { return Ok(None) };
+        let Some(under_way) = kept.under_way.as_mut().filter(|under_way| under_way.step == saved.step) else {
+            return Ok(None);
+        };
+        let Some(entries) = saved.in_object_store else {
+            under_way.on_disk.insert(worker);
+            return Ok((under_way.on_disk == under_way.writers).then_some(Whole::OnDisks));
+        };
+        under_way.entries.extend(entries);
+        under_way.in_object_store.insert(worker);
+        if under_way.in_object_store != under_way.writers {
+            return Ok(None);
+        }
+        let UnderWay { step, entries, .. } = kept.under_way.take().expect("it was just there");
+        kept.vaults.object_store.commit(step, entries)?;
+        kept.durable = Some(step);
+        let store = kept.vaults.object_store.clone();
+        // In the background: training waits for none of it.
+        kept.pruning = Some(thread::spawn(move || store.prune(KEPT)));
+        Ok(Some(Whole::InObjectStore))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        drop(self.pruning.take().map(JoinHandle::join));
+    }
+}
+
+const DISKS: &str = "disks";
+
+fn places(plan: &CheckpointPlan, run: &RunIdentity, node: &str, gpu: u32) -> VaultPlaces {
+    VaultPlaces {
+        run: run.clone(),
+        disk: disk(plan, node),
+        own: format!("gpu-{gpu}"),
+        object_store: plan.folder.join("object-store"),
+        pace: plan.pace,
+    }
+}
+
+/// The folder of a node's disk. Names of nodes can have any characters; their folders have few.
+fn disk(plan: &CheckpointPlan, node: &str) -> PathBuf {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let escaped: String =
+        node.chars().map(|c| if is_plain(c) { c.to_string() } else { format!("%{:x}.", u32::from(c)) }).collect();
+    plan.folder.join(DISKS).join(escaped)
+}
+
+fn clear(folder: &Path) -> Result<(), TrainingError> {
+    match fs::remove_dir_all(folder) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(TrainingError::Disk { folder: folder.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,92 @@
+//! Why training ends early.
+
+use crate::plan::PlanError;
+use crate::runtime::device::messages::WorkerId;
+use crate::runtime::device::{DeviceError, StoreError, TransportError};
+use std::path::PathBuf;
+
+/// Why training can't start, or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainingError {
+    /// The job can't be trained, or something failed that has nothing to do with losses.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The coordinator's own connections failed.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// A process couldn't be started.
+    #[error("cannot start the process of {worker}: {source}")]
+    Spawn {
+        /// The worker.
+        worker: WorkerId,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A checkpoint can't be read or committed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What is left of a lost node's disk can't be cleared.
+    #[error("cannot clear `{}`: {source}\nhint: delete it, or choose another `--checkpoint-dir`", folder.display())]
+    Disk {
+        /// The folder that stands for the disk.
+        folder: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A worker said that it can't go on.
+    #[error("{who} failed: {message}")]
+    Failed {
+        /// Its node and device.
+        who: String,
+        /// Its own words.
+        message: String,
+    },
+    /// A plan can't be made, for a reason that more nodes wouldn't mend.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Nothing fits on the nodes that are left, and no others will come.
+    #[error("training can't go on with the nodes that are left: {reason}\nhint: {hint}")]
+    NothingLeft {
+        /// What happened last.
+        reason: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// Workers that don't answer.
+    #[error("no worker has answered for {waited_s} s while {during}")]
+    Silent {
+        /// How long was waited.
+        waited_s: u64,
+        /// For what.
+        during: &'static str,
+    },
+    /// The loss became infinite or not a number.
+    #[error("the loss of step {step} is `{loss}`\nhint: lower the learning rate")]
+    Diverged {
+        /// Step, from one.
+        step: u64,
+        /// The loss.
+        loss: f64,
+    },
+    /// Whoever is told of each step couldn't take it.
+    #[error("{0}")]
+    Observer(String),
+}
+
+impl TrainingError {
+    /// Whether the error is about the run, not about what was asked for.
+    pub fn happened_while_training(&self) -> bool {
+        !matches!(
+            self,
+            Self::Device(
+                DeviceError::Plan(_)
+                    | DeviceError::Unsupported { .. }
+                    | DeviceError::Data { .. }
+                    | DeviceError::Token { .. }
+                    | DeviceError::TooLittleData { .. }
+                    | DeviceError::Vocabulary { .. }
+            )
+        )
+    }
+}
