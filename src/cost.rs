@@ -53,6 +53,11 @@ impl CostModel {
         &self.model
     }
 
+    /// What was measured, where something was.
+    pub fn profile(&self) -> Option<&LayerProfile> {
+        self.profile.as_ref()
+    }
+
     /// The settings in force.
     pub fn settings(&self) -> &CostSettings {
         &self.settings

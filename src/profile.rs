@@ -4,9 +4,10 @@ mod error;
 mod file;
 
 pub use error::ProfileError;
-pub use file::{Measured, ProfileEntry, ProfileFile};
+pub use file::{Measured, MeasuredLinks, ProfileEntry, ProfileFile};
 
-use crate::model::{Block, Precision};
+use crate::ids::LayerId;
+use crate::model::{Block, Execution, Precision};
 
 /// Version of the profile's JSON schema.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -16,6 +17,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct LayerProfile {
     model: String,
     curves: Vec<Curve>,
+    links: Option<MeasuredLinks>,
 }
 
 /// The measurements of one GPU type, precision and tensor-parallel degree, by micro-batch size.
@@ -69,6 +71,37 @@ impl LayerProfile {
             return Ok(None);
         }
         curve.interpolate(block, query.micro_batch_size).map(Some).ok_or_else(|| self.missing(query))
+    }
+
+    /// Measured seconds of the optimizer step for each parameter of a rank, where it was measured: at the first degree
+    /// and micro-batch size in the file, on which it hardly depends.
+    pub fn optimizer_s_per_parameter(&self, gpu: &str, precision: Precision) -> Option<f64> {
+        let curves = self.curves.iter().filter(|curve| curve.gpu == gpu && curve.precision == precision);
+        curves.flat_map(|curve| &curve.points).find_map(|(_, entry)| entry.optimizer_s_per_parameter)
+    }
+
+    /// Whether layers and both ends are measured on a GPU type for this execution.
+    ///
+    /// # Errors
+    /// Where the type is measured, but not at this degree, size and precision.
+    pub fn measures(&self, gpu: &str, execution: &Execution) -> Result<bool, ProfileError> {
+        let query = ProfileQuery {
+            gpu,
+            precision: execution.precision,
+            tensor_parallel_size: execution.tensor_parallel_size,
+            micro_batch_size: execution.micro_batch_size,
+        };
+        for block in [Block::Embedding, Block::Layer(LayerId(0)), Block::Head] {
+            if self.measured(block, query)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What messages between two processes took, where that was measured.
+    pub fn links(&self) -> Option<MeasuredLinks> {
+        self.links
     }
 
     fn missing(&self, query: ProfileQuery) -> ProfileError {

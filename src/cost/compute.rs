@@ -45,8 +45,12 @@ impl CostModel {
     }
 
     /// Seconds of the optimizer step on one GPU: Adam reads and writes weights, gradients and state once, at memory
-    /// speed.
+    /// speed. Where the profile has measured it, what it measured.
     pub fn optimizer_step_s(&self, gpu: &GpuSpec, parameters_per_gpu: u64, precision: Precision) -> f64 {
+        let profile = self.profile.as_ref();
+        if let Some(seconds) = profile.and_then(|profile| profile.optimizer_s_per_parameter(&gpu.name, precision)) {
+            return seconds * parameters_per_gpu as f64;
+        }
         let roofline = Roofline::new(gpu, precision);
         // Master weight and two moments in fp32, read and written; the gradient read; in half precision the weight
         // written besides. With gradients of 4 or of 2 bytes it comes to the same.

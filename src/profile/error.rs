@@ -36,6 +36,14 @@ pub enum ProfileError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The links have a value that can't be.
+    #[error("{path}: {problem}\nhint: measure again or leave `links` out")]
+    Links {
+        /// Path.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The schema is another one.
     #[error("{path}: `schema_version` is `{found}`, expected `{expected}`\nhint: measure again with this version")]
     Version {

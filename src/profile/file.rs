@@ -6,10 +6,17 @@ use crate::input;
 use crate::model::{Block, Precision};
 use crate::units::format_number;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// Longest believable pass through one block: an hour.
 const LONGEST_PASS_S: f64 = 3600.0;
+/// Longest believable optimizer step, per parameter.
+const LONGEST_STEP_S_PER_PARAMETER: f64 = 1e-3;
+/// Longest believable latency of a message.
+const LONGEST_LATENCY_S: f64 = 60.0;
+/// Believable rates of links.
+const BYTES_PER_S: RangeInclusive<f64> = 1.0..=1e15;
 
 /// A profile as it stands in its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +28,26 @@ pub struct ProfileFile {
     pub model: String,
     /// The measured points.
     pub entries: Vec<ProfileEntry>,
+    /// What messages between two processes took, where that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<MeasuredLinks>,
+}
+
+/// What the transport between two ranks was measured to do, copies and checksums at both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredLinks {
+    /// Seconds between one pass and the next on a rank that waits for nothing.
+    pub dispatch_s: f64,
+    /// Seconds from the end of one rank's pass to the start of the next one's, beside the message's bytes and the
+    /// dispatch.
+    pub latency_s: f64,
+    /// Bytes a second from one rank to another.
+    pub bytes_per_s: f64,
+    /// Seconds of each step of an all-reduce beside its bytes: `n` members take `2 (n - 1)` steps.
+    pub all_reduce_latency_s: f64,
+    /// Bytes a second that each link of an all-reduce's ring carries, additions included.
+    pub all_reduce_bytes_per_s: f64,
 }
 
 /// What was measured on one GPU type at one tensor-parallel degree and micro-batch size.
@@ -46,6 +73,9 @@ pub struct ProfileEntry {
     /// Final norm, projection and loss; estimated where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Measured>,
+    /// Seconds of the optimizer step for each parameter of a rank; estimated where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimizer_s_per_parameter: Option<f64>,
 }
 
 /// Seconds of one forward and one backward pass.
@@ -72,17 +102,49 @@ impl ProfileEntry {
         if self.tensor_parallel_size == 0 || self.micro_batch_size == 0 {
             return Err("`tensor_parallel_size` and `micro_batch_size` must be above zero".to_owned());
         }
+        if let Some(seconds) = self.optimizer_s_per_parameter {
+            check_range("optimizer_s_per_parameter", seconds, LONGEST_STEP_S_PER_PARAMETER)?;
+        }
         let blocks = [("layer", Some(self.layer)), ("embedding", self.embedding), ("head", self.head)];
         for (name, measured) in blocks.iter().filter_map(|(name, measured)| Some((name, (*measured)?))) {
             for (pass, seconds) in [("forward_s", measured.forward_s), ("backward_s", measured.backward_s)] {
-                if !(seconds > 0.0 && seconds <= LONGEST_PASS_S) {
-                    let expected = format!("expected seconds above zero, at most {LONGEST_PASS_S}");
-                    return Err(format!("`{name}.{pass}` is `{}`, {expected}", format_number(seconds)));
-                }
+                check_range(&format!("{name}.{pass}"), seconds, LONGEST_PASS_S)?;
             }
         }
         Ok(())
     }
+}
+
+impl MeasuredLinks {
+    fn check(&self) -> Result<(), String> {
+        let latencies = [
+            ("dispatch_s", self.dispatch_s),
+            ("latency_s", self.latency_s),
+            ("all_reduce_latency_s", self.all_reduce_latency_s),
+        ];
+        for (name, latency_s) in latencies {
+            if !(0.0..=LONGEST_LATENCY_S).contains(&latency_s) {
+                let expected = format!("expected seconds from zero to {LONGEST_LATENCY_S}");
+                return Err(format!("`links.{name}` is `{}`, {expected}", format_number(latency_s)));
+            }
+        }
+        let rates = [("bytes_per_s", self.bytes_per_s), ("all_reduce_bytes_per_s", self.all_reduce_bytes_per_s)];
+        for (name, rate) in rates {
+            if !BYTES_PER_S.contains(&rate) {
+                let expected = format!("expected {} to {}", BYTES_PER_S.start(), BYTES_PER_S.end());
+                return Err(format!("`links.{name}` is `{}`, {expected}", format_number(rate)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what aren't seconds above zero and at most `limit_s`.
+fn check_range(name: &str, seconds: f64, limit_s: f64) -> Result<(), String> {
+    if seconds > 0.0 && seconds <= limit_s {
+        return Ok(());
+    }
+    Err(format!("`{name}` is `{}`, expected seconds above zero, at most {limit_s}", format_number(seconds)))
 }
 
 impl LayerProfile {
@@ -110,7 +172,10 @@ impl LayerProfile {
             let path = path.to_owned();
             return Err(ProfileError::Version { path, found: file.schema_version, expected: SCHEMA_VERSION });
         }
-        let mut profile = Self { model: file.model, curves: Vec::new() };
+        if let Some(problem) = file.links.and_then(|links| links.check().err()) {
+            return Err(ProfileError::Links { path: path.to_owned(), problem });
+        }
+        let mut profile = Self { model: file.model, curves: Vec::new(), links: file.links };
         for (index, entry) in file.entries.into_iter().enumerate() {
             profile.insert(entry).map_err(|problem| ProfileError::Entry {
                 path: path.to_owned(),

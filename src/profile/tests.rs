@@ -80,3 +80,41 @@ fn a_profile_of_another_model_is_refused() {
     let message = profile.for_model("llama-7b").unwrap_err().to_string();
     assert!(message.starts_with("the profile measures model `gpt3-1.3b`, not `llama-7b`\nhint: "), "{message}");
 }
+
+/// A profile with a measured optimizer and links, one figure of which is changed.
+fn with_links(figure: &str, value: &str) -> String {
+    let mut text = r#"{"schema_version": 1, "model": "m", "entries": [{"gpu": "cpu", "tensor_parallel_size": 1,
+        "micro_batch_size": 1, "precision": "fp32", "layer": {"forward_s": 1, "backward_s": 2},
+        "optimizer_s_per_parameter": 2e-9}], "links": {"dispatch_s": 0, "latency_s": 1e-4, "bytes_per_s": 1e9,
+        "all_reduce_latency_s": 0.5, "all_reduce_bytes_per_s": 5e8}}"#
+        .to_owned();
+    if let Some(at) = text.find(figure) {
+        let from = at + figure.len() + "\": ".len();
+        let until = from + text[from..].find([',', '}']).unwrap();
+        text.replace_range(from..until, value);
+    }
+    text
+}
+
+#[test]
+fn optimizer_and_links_are_given_back() {
+    let profile = LayerProfile::from_json(&with_links("none", ""), "p.json").unwrap();
+    assert_eq!(profile.optimizer_s_per_parameter("cpu", Precision::Fp32), Some(2e-9));
+    assert_eq!(profile.optimizer_s_per_parameter("cpu", Precision::Fp16), None);
+    assert_eq!(profile.optimizer_s_per_parameter("T4", Precision::Fp32), None);
+    let links = profile.links().unwrap();
+    assert_eq!((links.latency_s, links.all_reduce_bytes_per_s), (1e-4, 5e8));
+    assert_eq!(LayerProfile::from_json(PROFILE, "p.json").unwrap().links(), None);
+}
+
+#[rstest]
+#[case("optimizer_s_per_parameter", "0", "p.json: entry 1: `optimizer_s_per_parameter` is `0`")]
+#[case("optimizer_s_per_parameter", "1", "p.json: entry 1: `optimizer_s_per_parameter` is `1`")]
+#[case("dispatch_s", "-1", "p.json: `links.dispatch_s` is `-1`, expected seconds from zero to 60")]
+#[case("\"latency_s", "1e9", "p.json: `links.latency_s` is `1000000000`")]
+#[case("\"bytes_per_s", "0", "p.json: `links.bytes_per_s` is `0`")]
+#[case("all_reduce_bytes_per_s", "1e300", "p.json: `links.all_reduce_bytes_per_s` is `1e300`")]
+fn impossible_optimizers_and_links_are_refused(#[case] figure: &str, #[case] value: &str, #[case] expected: &str) {
+    let message = LayerProfile::from_json(&with_links(figure, value), "p.json").unwrap_err().to_string();
+    assert!(message.contains(expected) && message.contains("\nhint: "), "{message}");
+}

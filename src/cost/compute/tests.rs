@@ -203,3 +203,16 @@ proptest! {
         prop_assert!(large.backward.total_s() > small.backward.total_s());
     }
 }
+
+#[test]
+fn a_measured_optimizer_step_replaces_the_estimate() {
+    let text = r#"{"schema_version": 1, "model": "gpt3-1.3b", "entries": [{"gpu": "T4", "tensor_parallel_size": 1,
+        "micro_batch_size": 1, "layer": {"forward_s": 1, "backward_s": 2}, "optimizer_s_per_parameter": 3e-9}]}"#;
+    let profile = LayerProfile::from_json(text, "p.json").unwrap();
+    let estimate = cost("gpt3-1.3b");
+    let measured = CostModel::new(estimate.model().clone(), CostSettings::default(), Some(profile));
+    let step_s =
+        |cost: &CostModel, gpu: &str| cost.optimizer_step_s(&GpuSpec::lookup(gpu).unwrap(), 1_000_000, Precision::Fp16);
+    assert_relative_eq!(step_s(&measured, "T4"), 3e-3, max_relative = 1e-12);
+    assert_relative_eq!(step_s(&measured, "L4"), step_s(&estimate, "L4"), max_relative = 1e-12);
+}
