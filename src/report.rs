@@ -4,11 +4,14 @@
 //! Everything here is a pure function from outcomes to bytes, and gives the same bytes for the same outcomes. The one
 //! exception is [`ResultsFolder`], which puts those bytes on disk, all of them or none.
 
+mod canvas;
 mod error;
 mod figures;
 #[cfg(test)]
 mod fixture;
 mod ledger_csv;
+mod loss_chart;
+mod panel;
 mod perfetto;
 mod plan_report;
 mod plans_jsonl;
@@ -21,6 +24,7 @@ mod timeline_csv;
 
 pub use error::ReportError;
 pub use ledger_csv::ledger_csv;
+pub use loss_chart::{LossMark, LossPoint, MarkKind, loss_svg};
 pub use perfetto::perfetto_json;
 pub use plan_report::{ComparedPlanner, PlanReport, StageFootprint, comparison_json, plan_json};
 pub use plans_jsonl::plans_jsonl;

@@ -263,7 +263,7 @@ pub(super) struct ConvertArgs {
     pub(super) quiet: bool,
 }
 
-fn parse_precision(text: &str) -> Result<Precision, String> {
+pub(super) fn parse_precision(text: &str) -> Result<Precision, String> {
     match text {
         "fp32" => Ok(Precision::Fp32),
         "fp16" => Ok(Precision::Fp16),

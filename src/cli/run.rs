@@ -1,123 +1,159 @@
-//! `autohet-run`: trains a plan's model for real, on this machine's CPU.
+//! `autohet-run`: trains a model for real, on this machine.
 
 mod args;
+mod check;
+mod conditions;
+mod host;
+mod hosts;
+mod inject;
+mod interrupt;
+mod planning;
+mod profile;
+mod record;
 mod results;
+mod screen;
+mod session;
+mod settings;
 
 pub use args::RunArgs;
 
-use super::{EXIT_INPUT, EXIT_VERDICT, is_broken_pipe};
-use crate::ids::Rank;
-use crate::model::ModelSpec;
-use crate::plan::Plan;
-use crate::runtime::device::{
-    AdamW, COORDINATOR_VARIABLE, DataSet, DeviceError, Job, RANK_VARIABLE, RankCommand, SECRET_VARIABLE, Secret,
-    StepReport, check_job, run_rank, train,
-};
-use anyhow::anyhow;
-use args::RunCommand;
-use results::Results;
-use std::path::Path;
+use super::{EXIT_INPUT, EXIT_VERDICT, Verdict, files, is_broken_pipe, plan};
+use crate::plan::PlanError;
+use crate::runtime::device::messages::Job;
+use crate::runtime::device::{DataSet, DeviceError, DeviceKind, check_job};
+use crate::training::{Progress, Schedule, Training, TrainingError, WorkerCommand, train};
+use crate::validation::ValidationError;
+use args::{Backend, RunCommand, WorkerArgs};
+use conditions::Devices;
+use planning::{Asked, Planned};
+use session::Session;
+use settings::OptimizerSettings;
 use std::process::ExitCode;
-use std::str::FromStr;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Runs `autohet-run`: data on stdout, everything else on stderr.
 pub fn run_training(args: &RunArgs) -> ExitCode {
-    if let Some(RunCommand::Rank) = args.command {
-        // The coordinator says what went wrong; here nothing is left to say.
-        return if serve_as_rank().is_ok() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_VERDICT) };
+    if let Some(RunCommand::Worker(args)) = &args.command {
+        return serve(args);
     }
-    match coordinate(args) {
-        Ok(()) => ExitCode::SUCCESS,
+    let done = match &args.command {
+        Some(RunCommand::Profile(args)) => profile::run_profile(args).map(|()| Verdict::Good),
+        Some(RunCommand::Check(args)) => check::run_check(args),
+        Some(RunCommand::Worker(_)) | None => coordinate(args).map(|()| Verdict::Good),
+    };
+    match done {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::from(EXIT_VERDICT),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            let is_failure = error.downcast_ref::<DeviceError>().is_some_and(happened_while_training);
-            ExitCode::from(if is_failure { EXIT_VERDICT } else { EXIT_INPUT })
+            let while_measuring = error.downcast_ref::<ValidationError>().and_then(|error| match error {
+                ValidationError::Training(error) => Some(error),
+                _ => None,
+            });
+            let training = error.downcast_ref::<TrainingError>().or(while_measuring);
+            let is_failure = training.is_some_and(TrainingError::happened_while_training);
+            let is_verdict = error.downcast_ref::<PlanError>().is_some_and(plan::is_verdict);
+            ExitCode::from(if is_failure || is_verdict { EXIT_VERDICT } else { EXIT_INPUT })
         }
     }
 }
 
-/// Whether the error is about the run, not about what was asked for.
-fn happened_while_training(error: &DeviceError) -> bool {
-    !matches!(
-        error,
-        DeviceError::Plan(_)
-            | DeviceError::Unsupported { .. }
-            | DeviceError::TooLittleData { .. }
-            | DeviceError::Vocabulary { .. }
-    )
-}
-
-fn serve_as_rank() -> Result<(), DeviceError> {
-    let secret = Secret::from_hex(&variable::<String>(SECRET_VARIABLE)?);
-    let secret = secret.ok_or(DeviceError::Environment { variable: SECRET_VARIABLE })?;
-    run_rank(variable(COORDINATOR_VARIABLE)?, &secret, Rank(variable(RANK_VARIABLE)?))
-}
-
-fn variable<T: FromStr>(variable: &'static str) -> Result<T, DeviceError> {
-    let found = std::env::var(variable).ok().and_then(|value| value.parse().ok());
-    found.ok_or(DeviceError::Environment { variable })
+fn serve(args: &WorkerArgs) -> ExitCode {
+    let Err(error) = hosts::serve(args) else { return ExitCode::SUCCESS };
+    // Of a process that it has started, the coordinator says what went wrong.
+    if args.coordinator.is_some() {
+        eprintln!("error: {error}");
+    }
+    ExitCode::from(if error.is::<DeviceError>() { EXIT_VERDICT } else { EXIT_INPUT })
 }
 
 fn coordinate(args: &RunArgs) -> anyhow::Result<()> {
-    let (job, data) = job(args)?;
+    let output = &args.output;
+    files::check_distinct(&[("--out", output.out.as_deref()), ("--plan-out", args.planning.plan_out.as_deref())])?;
+    args.injection.trace.check_idle(args.devices.backend == Backend::Cuda && args.planning.plan.is_none())?;
+    let injection = args.injection.trace.read(args.devices.node_defaults()?)?;
+    let asked = Asked { planning: &args.planning, devices: &args.devices, reading: &args.injection.trace.reading };
+    let planned = Planned::of(asked, injection.as_ref())?;
+    let devices = args.devices.resolve(&planned.plan, &planned.model, injection.as_ref().map(|trace| &trace.all))?;
+    let (job, data) = job(args, &planned, &devices)?;
     check_job(&job, &data)?;
-    let mut results = Results::new(args.out.as_deref())?;
-    let command = RankCommand { program: std::env::current_exe()?, arguments: vec!["rank".into()] };
-    let world_size = job.plan.world_size();
-    eprintln!("{} on {} process{}", job.model.name, world_size, if world_size == 1 { "" } else { "es" });
-    println_row("   step      loss    tokens/s  iteration")?;
-    let mut last = Instant::now();
-    let mut broken_pipe = None;
-    let trained = train(&job, &data, &command, &mut |report: &StepReport| {
-        // The first step's time includes starting the processes; its own tokens/s say so.
-        let wall_s = std::mem::replace(&mut last, Instant::now()).elapsed().as_secs_f64();
-        results.take(report, wall_s);
-        let printed = println_row(&results::row(report, wall_s));
-        printed.map_err(|error| {
-            let message = error.to_string();
-            broken_pipe = Some(error);
-            message
-        })
-    });
-    match broken_pipe {
+    let elsewhere = args.hosts.resolve(&planned.cluster, injection.is_some())?;
+    if job.device == DeviceKind::Cpu && !job.conditions.is_emulated() {
+        planned.check_memory(data.held_bytes(), &elsewhere.nodes)?;
+    }
+    if let Some(path) = &args.planning.plan_out {
+        files::write_files(&[(path.as_path(), planned.plan.to_json().as_bytes())])?;
+    }
+    let session = Session::new(&job, output, planned.is_predictable)?;
+    for note in injection.iter().flat_map(|injection| &injection.notes) {
+        session.note(note);
+    }
+    session.note(&start_line(&job, &planned));
+    let training = Training {
+        elsewhere,
+        // A trace has its own nodes at the start; others are those of which the options speak.
+        cluster: match &devices.cluster {
+            Some(cluster) if injection.is_none() => cluster.clone(),
+            _ => planned.cluster,
+        },
+        cost: planned.cost,
+        // A plan on nodes of the cluster, as all plans are, has conditions.
+        conditions: Box::new(move |plan| devices.conditions_of(plan).unwrap_or_default()),
+        schedule: Schedule {
+            changes: injection.map(|injection| injection.changes).unwrap_or_default(),
+            kills: args.injection.kill.clone(),
+            end: None,
+        },
+        choices: planned.choices,
+        checkpoints: args.checkpoints.resolve()?,
+        sources: args.injection.recover_from.into(),
+        max_restarts: args.injection.max_restarts,
+        command: worker_command()?,
+        data,
+        job,
+    };
+    let session = Arc::new(Mutex::new(session));
+    interrupt::end_on_signals(&session)?;
+    let open = || session.lock().unwrap_or_else(PoisonError::into_inner);
+    let trained = train(&training, &mut |progress: &Progress<'_>| open().observe(progress));
+    let mut session = open();
+    let outcome = trained.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
+    let written = session.write(&outcome);
+    match session.take_broken() {
         Some(error) => return Err(error),
         None => trained?,
     }
-    if let Some(folder) = results.write(&job)? {
-        eprintln!("details: {}", folder.display());
-    }
-    Ok(())
+    written
 }
 
-/// What is to be trained, from files and options.
-fn job(args: &RunArgs) -> anyhow::Result<(Job, DataSet)> {
-    let path = args.plan.as_deref().ok_or_else(|| {
-        anyhow!(
-            "no plan\nhint: make one with `{}`, then give it as `--plan plan.json`",
-            "autohet-sim plan --cluster 1x1xL4+1x1xT4 --model gpt-tiny --global-batch-size 8 --precision fp32 --out plan.json"
-        )
-    })?;
-    let text = read(path)?;
-    let text = String::from_utf8(text).map_err(|_| anyhow!("`{}` isn't UTF-8 text", path.display()))?;
-    let plan = Plan::from_json(&text, &path.display().to_string())?;
-    let model = ModelSpec::preset(&plan.model)?;
-    let data = match &args.data {
-        Some(path) => DataSet::Text(read(path)?.into()),
-        None => DataSet::Synthetic,
+/// How the processes of workers are started: this program again.
+fn worker_command() -> anyhow::Result<WorkerCommand> {
+    Ok(WorkerCommand { program: std::env::current_exe()?, arguments: vec!["worker".into()] })
+}
+
+/// What is to be trained, from plan and options.
+fn job(args: &RunArgs, planned: &Planned, devices: &Devices) -> anyhow::Result<(Job, DataSet)> {
+    let OptimizerSettings { optimizer, learning_rate, clip_norm } = args.optimizer.resolve()?;
+    let job = Job {
+        seed: args.seed,
+        optimizer,
+        learning_rate,
+        clip_norm,
+        device: args.devices.kind()?,
+        conditions: devices.conditions.clone(),
+        ..Job::new(planned.plan.clone(), planned.model.clone(), args.steps)
     };
-    if !(args.learning_rate.is_finite() && args.learning_rate > 0.0) {
-        return Err(anyhow!("`--learning-rate` is `{}`, expected a number above 0", args.learning_rate));
-    }
-    let optimizer = AdamW { learning_rate: args.learning_rate, ..AdamW::default() };
-    Ok((Job { plan, model, seed: args.seed, steps: args.steps, optimizer }, data))
+    // Each rank holds the data, and so does the coordinator.
+    let processes = planned.plan.world_size() as u64 + 1;
+    let data = args.data.read(host::available_memory_bytes() / processes)?;
+    Ok((job, data))
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| anyhow!("cannot read `{}`: {error}", path.display()))
-}
-
-fn println_row(row: &str) -> anyhow::Result<()> {
-    super::print(row)
+fn start_line(job: &Job, planned: &Planned) -> String {
+    let ranks = job.plan.world_size();
+    let processes = if ranks == 1 { "process" } else { "processes" };
+    let emulated = if job.conditions.is_emulated() { ", emulated devices" } else { "" };
+    let line = format!("{} on {ranks} {processes}{emulated}", job.model.name);
+    planned.summary.as_ref().map_or_else(|| line.clone(), |summary| format!("{line}, {summary}"))
 }

@@ -59,6 +59,7 @@ fn recovery(seconds: (u64, u64), cause: Cause, lost_iterations: u64) -> Recovery
         attempts_overtaken: 0,
         time: ReconfigurationTime::default(),
         fetched: FetchedBytes::default(),
+        plan: Arc::new(planned(true).plan),
     }
 }
 

@@ -4,15 +4,13 @@
 //! Panels (a) to (c) share the axis of time. The SVG names the font `sans-serif` and leaves its shapes to the viewer, so
 //! nothing here measures text: all text is anchored in margins that are wide enough for it.
 
-mod canvas;
 mod capacity;
 mod ledger;
-mod panel;
 mod policies;
 
+use super::canvas::{Anchor, Canvas, INK};
+use super::panel::{Axis, Panel};
 use crate::replay::Replay;
-use canvas::{Anchor, Canvas, INK};
-use panel::{Axis, Panel};
 use plotters::style::RGBColor;
 
 /// Width of the figure in pixels.

@@ -1,51 +1,385 @@
 //! Arguments of `autohet-run`.
 
-use clap::{Parser, Subcommand};
+use super::settings::RecoverFrom;
+use crate::cli::args::{Format, ReadingArgs};
+use crate::model::Precision;
+use crate::training::KillPoint;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-Any plan of a small GPT in fp32 with tensor parallel size 1 can be run: this program takes replicas, stages, layers,
-micro batches and schedule from it, and starts one process per GPU of the plan on this machine, whatever type the plan
-names. Nodes of one GPU each have tensor parallel size 1.
+Without a plan it plans for the devices that it finds: on the CPU each core is one. A plan runs as it is: this program takes
+replicas, stages, layers, micro batches and schedule from it, and starts one process per GPU of its nodes on this machine,
+whatever types the plan names.
 
 Examples:
-  autohet-sim plan --cluster 1x1xL4+1x1xT4 --model gpt-tiny --global-batch-size 8 --precision fp32 --out plan.json
-  autohet-run --plan plan.json --steps 50
-  autohet-run --plan plan.json --data corpus.txt --steps 200 --out results/tiny";
+  autohet-run --model gpt-tiny --global-batch-size 8 --steps 20
+  autohet-run --model gpt-tiny --ranks 2 --data corpus.txt --steps 200 --out results/tiny
+  autohet-run --model gpt-17m --data tokens.bin --warmup-steps 20 --decay-steps 500 --steps 500 --checkpoint-dir ckpt
 
-/// Trains the model of a plan on this machine's CPU, one process per rank.
+  autohet-sim plan --cluster 1x1xL4+1x1xT4 --model gpt-tiny --global-batch-size 8 --precision fp32 --out plan.json
+  autohet-run --plan plan.json --steps 50 --format json
+  autohet-run --plan plan.json --backend cuda --device-map 0,0 --data tokens.bin --data-format u16
+
+  autohet-run --model gpt-tiny --global-batch-size 8 --inject spot.csv --trace-speed 60 --steps 500";
+
+/// Trains a model on this machine, one process per rank.
 ///
-/// Prints after each step the loss before it (mean over the tokens of the global batch, in nats), tokens per second of
-/// wall-clock time, and the measured time of the iteration: from the start of the first instruction to the end of the
-/// last. All processes end with this one.
+/// Prints after each step the loss before it (mean over the tokens of the global batch, in nats), the norm of the gradient
+/// before it was clipped, tokens per second of wall-clock time, what the ranks compute (model FLOPs per second, or the MFU
+/// where the devices' peak is known), the memory of the largest process, and the measured and the predicted time of the
+/// iteration: from the start of the first instruction to the end of the last. All processes end with this one.
 #[derive(Debug, Parser)]
 #[command(name = "autohet-run", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct RunArgs {
     #[command(subcommand)]
     pub(super) command: Option<RunCommand>,
-    /// Plan, as `autohet-sim plan --out` writes it
-    #[arg(long, value_name = "FILE")]
-    pub(super) plan: Option<PathBuf>,
-    /// Text to train on, one token a byte [default: a synthetic language drawn from the seed]
-    #[arg(long, value_name = "FILE")]
-    pub(super) data: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) planning: PlanningArgs,
+    #[command(flatten)]
+    pub(super) data: DataArgs,
     /// Optimizer steps
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) steps: u32,
     /// Seed of weights and samples: any plan starts from the same ones
     #[arg(long, default_value_t = 0)]
     pub(super) seed: u64,
-    /// Learning rate
+    #[command(flatten)]
+    pub(super) optimizer: OptimizerArgs,
+    #[command(flatten)]
+    pub(super) devices: DeviceArgs,
+    #[command(flatten)]
+    pub(super) checkpoints: CheckpointArgs,
+    #[command(flatten)]
+    pub(super) injection: InjectionArgs,
+    #[command(flatten)]
+    pub(super) hosts: HostArgs,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+/// What is trained, and how it is spread.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Plan")]
+pub(super) struct PlanningArgs {
+    /// Plan, as `autohet-sim plan --out` or `--plan-out` writes it [default: planned for the devices that are there]
+    #[arg(long, value_name = "FILE")]
+    pub(super) plan: Option<PathBuf>,
+    /// Model preset; with a plan, the plan's
+    #[arg(long, value_name = "NAME")]
+    pub(super) model: Option<String>,
+    /// Samples per optimizer step, over all replicas; with a plan, the plan's [default: 8]
+    #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) global_batch_size: Option<u32>,
+    /// Number format; with a plan, the plan's [default: fp32 on the CPU, bf16 on GPUs]
+    #[arg(long, value_parser = crate::cli::args::parse_precision, value_name = "fp32|bf16")]
+    pub(super) precision: Option<Precision>,
+    /// Processes to plan for [default: one a core, or one an entry of `--device-map`]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) ranks: Option<u32>,
+    /// Also write the plan that was made, to use it again
+    #[arg(long, value_name = "FILE")]
+    pub(super) plan_out: Option<PathBuf>,
+}
+
+/// What is trained on.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Data")]
+pub(super) struct DataArgs {
+    /// Text or tokens to train on [default: a synthetic language drawn from the seed]
+    #[arg(long, value_name = "FILE")]
+    pub(super) data: Option<PathBuf>,
+    /// How the file holds its tokens [default: u16 for .bin and .u16, u32 for .u32, else text]
+    #[arg(long, value_name = "FORMAT", value_enum, requires = "data")]
+    pub(super) data_format: Option<DataFormat>,
+}
+
+/// How a file holds its tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DataFormat {
+    /// UTF-8 text, one token a byte.
+    Text,
+    /// Numbers of two bytes, little endian.
+    U16,
+    /// Numbers of four bytes, little endian.
+    U32,
+}
+
+/// `AdamW`, and its step size over time.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Optimizer")]
+pub(super) struct OptimizerArgs {
+    /// Learning rate, at its peak
     #[arg(long, value_name = "RATE", default_value_t = 1e-3, allow_negative_numbers = true)]
     pub(super) learning_rate: f32,
-    /// Folder for metrics.csv, summary.json and timeline.perfetto.json (the last step, for ui.perfetto.dev)
+    /// Steps in which it rises to its peak
+    #[arg(long, value_name = "STEPS", default_value_t = 0)]
+    pub(super) warmup_steps: u64,
+    /// Step at which it has fallen to its minimum, by half a cosine [default: it doesn't fall]
+    #[arg(long, value_name = "STEP")]
+    pub(super) decay_steps: Option<u64>,
+    /// Learning rate after that [default: 0]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub(super) min_learning_rate: Option<f32>,
+    /// Largest norm of the gradient; a larger one is scaled down to it; 0 for no limit
+    #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_negative_numbers = true)]
+    pub(super) clip_norm: f32,
+    /// Share of each weight that is taken off per unit of learning rate
+    #[arg(long, value_name = "SHARE", default_value_t = 1e-2, allow_negative_numbers = true)]
+    pub(super) weight_decay: f32,
+}
+
+/// What computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Backend {
+    /// Tensors on this machine's processors, a core for each rank.
+    Cpu,
+    /// Tensors on NVIDIA GPUs; needs a build with the feature `cuda`.
+    Cuda,
+    /// Nothing: each rank sleeps for as long as its GPU would take, and sends as many bytes.
+    Emulated,
+}
+
+/// What the plan runs on.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Devices")]
+pub(super) struct DeviceArgs {
+    /// What computes
+    #[arg(long, value_enum, default_value_t = Backend::Cpu)]
+    pub(super) backend: Backend,
+    /// GPU of each rank as `nvidia-smi` counts them; several ranks may share one, and a shorter list is dealt out in turn
+    /// [default: 0] [example: 0,0,1,1]
+    #[arg(long, value_name = "GPUS", value_delimiter = ',')]
+    pub(super) device_map: Option<Vec<u32>>,
+    /// Ranks that are slowed down, each with a factor: 0:1.0,1:2.5
+    #[arg(long, value_name = "RANK:FACTOR", value_delimiter = ',')]
+    pub(super) slowdown: Option<Vec<String>>,
+    /// Cluster that the plan is for, as a mix or a TOML file; its links are emulated, and without a plan it is planned for
+    /// [default: on emulated devices the plan's nodes]
+    #[arg(long, value_name = "MIX|FILE")]
+    pub(super) cluster: Option<String>,
+    /// Emulated bandwidth of each node's interface where the cluster doesn't say
+    #[arg(long, value_name = "GBIT", allow_negative_numbers = true)]
+    pub(super) nic_gbit_per_s: Option<f64>,
+    /// Emulated latency of each node's interface where the cluster doesn't say
+    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
+    pub(super) nic_latency_us: Option<f64>,
+    /// JSON file of measured layer times
+    #[arg(long, value_name = "FILE")]
+    pub(super) profile: Option<PathBuf>,
+    /// How many times slower than the real ones emulated devices and links are: slow motion, for more ranks than cores
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, allow_negative_numbers = true)]
+    pub(super) time_scale: f64,
+}
+
+/// Where state is kept.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Checkpoints")]
+pub(super) struct CheckpointArgs {
+    /// Folder for checkpoints; where it has some of this job, training goes on from the newest
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) checkpoint_dir: Option<PathBuf>,
+    /// Iterations from one checkpoint to the next
+    #[arg(long, value_name = "ITERATIONS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) checkpoint_every: u64,
+    /// Let the object store be so slow: megabytes (10⁶ bytes) a second, for each process [default: as fast as the disk]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub(super) store_mb_per_s: Option<f64>,
+    /// Let the object store take so long before the first byte
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(super) store_latency_ms: f64,
+}
+
+/// What is done to the nodes on purpose.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Nodes that come and go")]
+pub(super) struct InjectionArgs {
+    #[command(flatten)]
+    pub(super) trace: InjectedTraceArgs,
+    /// Where the state of lost ranks is read from
+    #[arg(long, value_enum, default_value_t = RecoverFrom::All)]
+    pub(super) recover_from: RecoverFrom,
+    /// Start nodes whose processes die again, at most so often all together
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    pub(super) max_restarts: u32,
+    /// Kill a node at a moment of training: its processes get SIGKILL. Phases: warm-up, steady, all-reduce, optimizer,
+    /// checkpoint, recovery [example: n1@3:all-reduce]
+    #[arg(long, value_name = "NODE@ITERATION:PHASE")]
+    pub(super) kill: Vec<KillPoint>,
+}
+
+/// A trace that is replayed on real processes.
+#[derive(Debug, Args)]
+pub(super) struct InjectedTraceArgs {
+    /// Trace to replay on real processes: nodes that come are started, nodes under notice are told of, and nodes that go get
+    /// SIGKILL (traces/README.md lists the formats)
+    #[arg(long, value_name = "FILE")]
+    pub(super) inject: Option<PathBuf>,
+    /// How many times faster than in the trace its time passes
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "inject", allow_negative_numbers = true)]
+    pub(super) trace_speed: f64,
+    #[command(flatten)]
+    pub(super) reading: ReadingArgs,
+}
+
+/// Nodes on other machines.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Several hosts")]
+pub(super) struct HostArgs {
+    /// File with the names of nodes, one a line, whose workers you start yourself, there, with `autohet-run worker`
+    #[arg(long, value_name = "FILE", requires = "secret_file")]
+    pub(super) hosts: Option<PathBuf>,
+    /// Address where this process listens to workers [default: the loopback interface, any free port]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "hosts")]
+    pub(super) listen: Option<SocketAddr>,
+    /// File with the secret that workers have to know: 64 hexadecimal digits, readable by you alone
+    #[arg(long, value_name = "FILE", requires = "hosts")]
+    pub(super) secret_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(super) struct OutputArgs {
+    /// What to print on stdout: a table, or a JSON object a line for each step and event
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// Print nothing but errors, and with `--format json` the JSON
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+    /// Folder for metrics.csv, events.jsonl, loss.svg, summary.json and timeline.perfetto.json (the last step, for
+    /// ui.perfetto.dev); also when the run fails or is interrupted
     #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RunCommand {
-    /// One rank of a run; its coordinator starts it.
-    #[command(hide = true)]
-    Rank,
+    /// One device of a run, on another host than the coordinator
+    #[command(after_help = WORKER_EXAMPLES)]
+    Worker(WorkerArgs),
+    /// Measures layers, optimizer and links of this machine, for `--profile`
+    Profile(ProfileArgs),
+    /// Predicts an iteration with the simulator, runs the plan, and compares
+    Check(Box<CheckArgs>),
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  autohet-run check --plan plan.json
+  autohet-run check --model gpt-tiny --global-batch-size 32 --backend emulated --time-scale 20 --inject traces/spot-small.csv";
+
+const WORKER_EXAMPLES: &str = "\
+The data and the folder of checkpoints go by the coordinator's paths: they have to be on a file system that all hosts share.
+
+Examples:
+  openssl rand -hex 32 > secret && chmod 600 secret
+  autohet-run --plan plan.json --hosts hosts.txt --listen 10.0.0.1:7070 --secret-file secret
+  autohet-run worker --coordinator 10.0.0.1:7070 --node t4-1 --gpu 0 --secret-file secret";
+
+/// Measures layer times with the ranks that train: a model cut to two layers, for each tensor-parallel degree and
+/// micro-batch size. The bar is on stderr.
+#[derive(Debug, Args)]
+pub(super) struct ProfileArgs {
+    /// Model preset
+    #[arg(long, value_name = "NAME")]
+    pub(super) model: String,
+    /// Tensor-parallel degrees
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) tensor_parallel_sizes: Vec<u32>,
+    /// Samples per micro batch
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "1,2,4", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(super) micro_batch_sizes: Vec<u32>,
+    /// Ranks that compute at the same time, as in the run that is to be predicted [default: one a core]
+    #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) concurrency: Option<u32>,
+    /// What computes
+    #[arg(long, value_enum, default_value_t = Backend::Cpu)]
+    pub(super) backend: Backend,
+    /// What the device is called in the profile [default: cpu, or cuda]
+    #[arg(long, value_name = "NAME")]
+    pub(super) gpu_type: Option<String>,
+    /// Number format [default: fp32 on the CPU, bf16 on GPUs]
+    #[arg(long, value_parser = crate::cli::args::parse_precision, value_name = "fp32|bf16")]
+    pub(super) precision: Option<Precision>,
+    /// Steps measured at each point
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) steps: u32,
+    /// File for the profile [default: stdout]
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+}
+
+/// Puts the simulator's prediction of a plan beside a run of it: iteration time, busy time of each rank, bubble, exposed
+/// communication, bytes sent, memory. Ends with 1 where the iteration or a rank's busy time is off by more than the
+/// tolerance.
+///
+/// On `cpu` the layers are profiled first, unless a profile is given; on `emulated` they take what the cost model or the
+/// profile says, and what is checked is the runtime.
+///
+/// With `--inject` a trace is replayed twice, by the simulator and on real processes until it ends, and what came of it is
+/// compared: goodput and the mean recovery time decide. On `cpu` each GPU of the trace is a core of this machine.
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    pub(super) planning: PlanningArgs,
+    #[command(flatten)]
+    pub(super) devices: DeviceArgs,
+    #[command(flatten)]
+    pub(super) injection: CheckInjectionArgs,
+    #[command(flatten)]
+    pub(super) output: CheckOutputArgs,
+}
+
+/// A trace that is replayed in both worlds.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Nodes that come and go")]
+pub(super) struct CheckInjectionArgs {
+    #[command(flatten)]
+    pub(super) trace: InjectedTraceArgs,
+    /// Where the state of lost ranks is read from
+    #[arg(long, value_enum, default_value_t = RecoverFrom::All, requires = "inject")]
+    pub(super) recover_from: RecoverFrom,
+    /// Folder for checkpoints, new or empty [default: a temporary one]
+    #[arg(long, value_name = "FOLDER", requires = "inject")]
+    pub(super) checkpoint_dir: Option<PathBuf>,
+    /// Iterations from one checkpoint to the next
+    #[arg(long, value_name = "ITERATIONS", default_value_t = 50, requires = "inject", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) checkpoint_every: u64,
+}
+
+/// How much is measured, how it is judged, and what is told of it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(super) struct CheckOutputArgs {
+    /// Steps measured, after two that aren't
+    #[arg(long, value_name = "COUNT", default_value_t = 10, conflicts_with = "inject", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) steps: u32,
+    /// Largest relative error that is accepted [default: 8%, with a trace 25%]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    pub(super) tolerance: Option<String>,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// Folder for summary.json, table.txt and, without a trace, the predicted and the measured timeline
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) out: Option<PathBuf>,
+}
+
+/// Where a worker belongs. Without any of it, the environment says, as the coordinator sets it.
+#[derive(Debug, Args)]
+pub(super) struct WorkerArgs {
+    /// Where the coordinator listens
+    #[arg(long, value_name = "HOST:PORT", requires_all = ["node", "secret_file"])]
+    pub(super) coordinator: Option<String>,
+    /// Name of the node, as the plan or the trace has it
+    #[arg(long, value_name = "NAME", requires = "coordinator")]
+    pub(super) node: Option<String>,
+    /// Index of the device in the node
+    #[arg(long, value_name = "INDEX", default_value_t = 0, requires = "coordinator")]
+    pub(super) gpu: u32,
+    /// File with the secret of the run
+    #[arg(long, value_name = "FILE", requires = "coordinator")]
+    pub(super) secret_file: Option<PathBuf>,
 }

@@ -1,9 +1,9 @@
 //! Panel (a): GPUs up, by type, and when nodes were lost.
 
-use super::canvas::{Anchor, Canvas, FAINT_INK, INK, Point};
-use super::panel::{Axis, Panel};
 use super::title;
 use crate::replay::Replay;
+use crate::report::canvas::{Anchor, Canvas, FAINT_INK, INK, Point};
+use crate::report::panel::{Axis, Panel};
 use plotters::style::{RGBColor, WHITE};
 
 /// Height of the marks of losses, above the panel.

@@ -1,11 +1,11 @@
 //! Panel (d): where the GPU time went, one bar a policy.
 
-use super::canvas::{Anchor, Canvas, GRID, INK, legend_width};
-use super::panel::Panel;
 use super::{BAR_PITCH, policy_color, title};
 use crate::metrics::Activity;
 use crate::replay::{PolicyOutcome, Replay};
+use crate::report::canvas::{Anchor, Canvas, GRID, INK, legend_width};
 use crate::report::figures::percent;
+use crate::report::panel::Panel;
 use plotters::style::{RGBColor, WHITE};
 
 /// Height of the shares' labels and two lines of legend.

@@ -1,10 +1,10 @@
 //! Panels (b) and (c): what each policy trained when, and how much in all.
 
-use super::canvas::{Anchor, Canvas, FAINT_INK, INK, Point};
-use super::panel::{Axis, Panel};
 use super::{policy_color, title};
 use crate::replay::{Phase, PolicyOutcome, Replay};
+use crate::report::canvas::{Anchor, Canvas, FAINT_INK, INK, Point};
 use crate::report::figures::{ratio, scaled};
+use crate::report::panel::{Axis, Panel};
 use crate::report::timeline_csv::tokens_per_s;
 use plotters::prelude::Color;
 use plotters::style::RGBColor;

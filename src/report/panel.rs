@@ -2,9 +2,11 @@
 
 use super::canvas::{Anchor, Canvas, FAINT_INK, GRID, INK, Point};
 
-/// Values from zero to a maximum, written in a unit.
+/// Values from a minimum, mostly zero, to a maximum, written in a unit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Axis {
+    /// The value at the near end.
+    min: f64,
     /// The value at the far end; positive.
     pub max: f64,
     /// Distance between ticks.
@@ -27,7 +29,7 @@ impl Axis {
         };
         let fits = |step: &&f64| max / (*step * scale) <= 13.0;
         let step = steps.iter().find(fits).copied().unwrap_or_else(|| round_step(max / scale / 8.0));
-        Self { max, step: step * scale, scale, unit }
+        Self { min: 0.0, max, step: step * scale, scale, unit }
     }
 
     /// Quantities from zero to a bit above `largest`, with about `ticks` ticks, in a unit that keeps labels short.
@@ -38,7 +40,7 @@ impl Axis {
         let step = round_step(largest / ticks);
         let max = largest * 1.06;
         let (scale, unit) = UNITS.into_iter().find(|&(scale, _)| largest >= 2.0 * scale).unwrap_or((1.0, ""));
-        Self { max, step, scale, unit }
+        Self { min: 0.0, max, step, scale, unit }
     }
 
     /// The same for things that come whole.
@@ -47,17 +49,35 @@ impl Axis {
         Self { step: axis.step.max(1.0).round(), scale: 1.0, unit: "", ..axis }
     }
 
+    /// Quantities from a round number below `low` to one above `high`, with about `ticks` ticks.
+    pub(super) fn of_range(low: f64, high: f64, ticks: f64) -> Self {
+        let is_range = low.is_finite() && high.is_finite() && low <= high;
+        let (low, high) = if is_range { (low, high) } else { (0.0, 1.0) };
+        let span = if high > low { high - low } else { low.abs().max(1.0) };
+        let step = round_step(span / ticks);
+        let min = (low / step).floor() * step;
+        let max = ((high / step).ceil() * step).max(min + step);
+        Self { min, max, step, scale: 1.0, unit: "" }
+    }
+
+    /// Where a value stands between the ends.
+    fn share(&self, value: f64) -> f64 {
+        ((value - self.min) / (self.max - self.min)).clamp(0.0, 1.0)
+    }
+
     /// Unit of the labels: `h`, or a prefix such as `thousand `, with its blank.
     pub(super) fn unit(&self) -> &'static str {
         self.unit
     }
 
-    /// Ticks from zero on, with their labels.
+    /// Ticks from the near end on, with their labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
-        let count = (self.max / self.step + 1e-9) as usize;
+        let count = ((self.max - self.min) / self.step + 1e-9) as usize;
         let step = self.step / self.scale;
         let decimals = (0..6).find(|&d| is_whole(step * 10_f64.powi(d))).unwrap_or(6) as usize;
-        (0..=count).map(|i| (i as f64 * self.step, format!("{:.decimals$}", i as f64 * step))).collect()
+        let first = self.min / self.scale;
+        let tick = |i: usize| (self.min + i as f64 * self.step, format!("{:.decimals$}", first + i as f64 * step));
+        (0..=count).map(tick).collect()
     }
 }
 
@@ -87,14 +107,12 @@ pub(super) struct Panel {
 impl Panel {
     /// Pixel of a value on the horizontal axis.
     pub(super) fn x(&self, axis: &Axis, value: f64) -> i32 {
-        let share = (value / axis.max).clamp(0.0, 1.0);
-        self.left + (share * f64::from(self.right - self.left)).round() as i32
+        self.left + (axis.share(value) * f64::from(self.right - self.left)).round() as i32
     }
 
     /// Pixel of a value on the vertical axis.
     pub(super) fn y(&self, axis: &Axis, value: f64) -> i32 {
-        let share = (value / axis.max).clamp(0.0, 1.0);
-        self.bottom - (share * f64::from(self.bottom - self.top)).round() as i32
+        self.bottom - (axis.share(value) * f64::from(self.bottom - self.top)).round() as i32
     }
 
     /// Grid lines of both axes and the labels of the vertical one.
@@ -139,6 +157,14 @@ mod tests {
         assert_eq!(labels(&axis), ["0", "10", "20"]);
         assert_eq!(labels(&Axis::of_quantity(1.3, 4.0)), ["0.0", "0.5", "1.0"]);
         assert_eq!(labels(&Axis::of_count(3, 4.0)), ["0", "1", "2", "3"]);
+    }
+
+    #[test]
+    fn a_range_begins_and_ends_with_round_numbers() {
+        assert_eq!(labels(&Axis::of_range(2.31, 5.61, 6.0)), ["2", "3", "4", "5", "6"]);
+        assert_eq!(labels(&Axis::of_range(0.31, 0.42, 5.0)), ["0.30", "0.35", "0.40", "0.45"]);
+        assert_eq!(labels(&Axis::of_range(5.5, 5.5, 5.0)).len(), 2);
+        assert_eq!(labels(&Axis::of_range(f64::INFINITY, f64::NEG_INFINITY, 2.0)), ["0.0", "0.5", "1.0"]);
     }
 
     #[test]

@@ -1,0 +1,279 @@
+//! `autohet-run check`: predicts, runs, compares.
+
+mod inject;
+mod table;
+
+use super::args::{Backend, CheckArgs};
+use super::conditions::Devices;
+use super::host::{self, CPU};
+use super::inject::Injection;
+use super::planning::{agree, read_plan};
+use super::profile::measure_with_progress;
+use super::worker_command;
+use crate::cli::args::Format;
+use crate::cli::{Verdict, print, print_json};
+use crate::cost::{CostModel, CostSettings};
+use crate::model::ModelSpec;
+use crate::plan::Plan;
+use crate::profile::{LayerProfile, MeasuredLinks, ProfileFile};
+use crate::report::{ResultsFolder, perfetto_json};
+use crate::runtime::device::messages::Job;
+use crate::runtime::device::{Conditions, DataSet, DeviceKind, check_job};
+use crate::training::{StepReport, host_cluster, train_plan};
+use crate::units::format_number;
+use crate::validation::{
+    CheckReport, Host, Judged, Linked, Machine, Prediction, ProfileRequest, compare, measure_links, median_profile,
+    peak_memory_bytes, predict, with_host_links,
+};
+use anyhow::anyhow;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Steps that aren't counted: caches and connections warm up.
+const WARM_UP_STEPS: u32 = 2;
+/// Steps of each profile that a check takes itself.
+const PROFILE_STEPS: u32 = 3;
+/// Profiles that it takes, with a part of the run after each: what else the machine does changes from minute to minute,
+/// and shall not show in one of the two only.
+const ROUNDS: u32 = 4;
+/// What is accepted of one plan where nothing is said.
+const TOLERANCE: &str = "8%";
+/// What is accepted of a trace: processes of a busy machine don't recover twice in the same time.
+const TRACE_TOLERANCE: &str = "25%";
+/// Version of the report's JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+/// What was run.
+struct Run {
+    /// Steps after the warm-up.
+    steps: Vec<StepReport>,
+    peak_memory_bytes: Vec<Option<u64>>,
+}
+
+pub(super) fn run_check(args: &CheckArgs) -> anyhow::Result<Verdict> {
+    args.injection.trace.check_idle(false)?;
+    let default = if args.injection.trace.inject.is_some() { TRACE_TOLERANCE } else { TOLERANCE };
+    let tolerance = parse_tolerance(args.output.tolerance.as_deref().unwrap_or(default))?;
+    if args.injection.trace.inject.is_some() {
+        inject::check_options(args)?;
+        if let Some(injection) = args.injection.trace.read(args.devices.node_defaults()?)? {
+            return check_trace(args, injection, tolerance);
+        }
+    }
+    check_plan(args, tolerance)
+}
+
+/// In both worlds, what a trace does.
+fn check_trace(args: &CheckArgs, injection: Injection, tolerance: f64) -> anyhow::Result<Verdict> {
+    let out = args.output.out.as_deref();
+    out.map(ResultsFolder::create).transpose()?;
+    let report = inject::check_trace(args, injection, tolerance)?;
+    let value = serde_json::to_value(&report)?;
+    match args.output.format {
+        Format::Table => print(&table::trace_table(&report))?,
+        Format::Json => print_json(&value)?,
+    }
+    if let Some(out) = out {
+        let folder = ResultsFolder::create(out)?;
+        folder.write("summary.json", serde_json::to_string_pretty(&value)? + "\n")?;
+        folder.write("table.txt", table::trace_table(&report))?;
+        folder.commit()?;
+    }
+    Ok(if report.holds { Verdict::Good } else { Verdict::Bad })
+}
+
+/// One plan.
+fn check_plan(args: &CheckArgs, tolerance: f64) -> anyhow::Result<Verdict> {
+    let plan = read_plan(args.planning.plan.as_deref())?;
+    agree(&args.planning, &plan)?;
+    let steps = args.output.steps;
+    let model = ModelSpec::preset(&plan.model)?;
+    let devices = args.devices.resolve(&plan, &model, None)?;
+    let (conditions, device) = (devices.conditions.clone(), args.devices.kind()?);
+    let job = Job { device, conditions, ..Job::new(plan, model, steps) };
+    check_job(&job, &DataSet::Synthetic)?;
+    if let Some(out) = &args.output.out {
+        drop(ResultsFolder::create(out)?);
+    }
+    let (prediction, run) = match args.devices.backend {
+        Backend::Cpu | Backend::Cuda => check_host(&job, &devices, steps)?,
+        Backend::Emulated => {
+            let prediction = predict_emulated(&job, &devices, args.devices.time_scale)?;
+            (prediction, run(&job, steps)?)
+        }
+    };
+    let (rows, operations) = compare(&prediction, &run.steps, &run.peak_memory_bytes, tolerance);
+    let report = CheckReport {
+        schema_version: SCHEMA_VERSION,
+        backend: args.devices.backend_name(),
+        machine: Machine::this(),
+        model: job.model.name.clone(),
+        world_size: job.plan.world_size(),
+        steps: run.steps.len(),
+        time_scale: args.devices.time_scale,
+        slowdown: job.conditions.slowdown.clone(),
+        tolerance,
+        holds: rows.iter().all(|row| row.judged != Judged::Fails),
+        rows,
+        operations,
+    };
+    let value = serde_json::to_value(&report)?;
+    match args.output.format {
+        Format::Table => print(&table::table(&report))?,
+        Format::Json => print_json(&value)?,
+    }
+    if let Some(out) = &args.output.out {
+        let folder = ResultsFolder::create(out)?;
+        folder.write("summary.json", serde_json::to_string_pretty(&value)? + "\n")?;
+        folder.write("table.txt", table::table(&report))?;
+        let timeline = |timeline| perfetto_json(&job.plan, &prediction.program, timeline);
+        folder.write("predicted.perfetto.json", timeline(&prediction.timeline))?;
+        if let Some(last) = run.steps.last() {
+            folder.write("measured.perfetto.json", timeline(&last.timeline))?;
+        }
+        folder.commit()?;
+    }
+    Ok(if report.holds { Verdict::Good } else { Verdict::Bad })
+}
+
+/// A share, as `8%` or `0.08`.
+fn parse_tolerance(text: &str) -> anyhow::Result<f64> {
+    let parsed = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    let tolerance = parsed.ok().filter(|share| (0.0..=10.0).contains(share));
+    tolerance
+        .ok_or_else(|| anyhow!("`--tolerance` is `{text}`, expected 0% to 1000%\nhint: `8%` and `0.08` are the same"))
+}
+
+/// On this machine's processors: with the profile that was given, or with one that is taken in turns with the run.
+fn check_host(job: &Job, devices: &Devices, steps: u32) -> anyhow::Result<(Prediction, Run)> {
+    if let Some(profile) = devices.cost.profile() {
+        let prediction = predict_on_host(job, devices, profile.clone())?;
+        return Ok((prediction, run(job, steps)?));
+    }
+    let rounds = ROUNDS.min(steps);
+    let mut profiles = Vec::new();
+    let mut all = Run { steps: Vec::new(), peak_memory_bytes: Vec::new() };
+    for round in 0..rounds {
+        profiles.push(measure(job)?);
+        let part = run(job, steps / rounds + u32::from(round < steps % rounds))?;
+        all.steps.extend(part.steps);
+        all.peak_memory_bytes = part.peak_memory_bytes;
+    }
+    let Some(file) = median_profile(&profiles) else { unreachable!("there is a step, and so a round") };
+    let profile = LayerProfile::from_entries(file, "the measured profile")?;
+    Ok((predict_on_host(job, devices, profile)?, all))
+}
+
+/// Layers as the profile has them, links as fast as measured, or as slow as they are made.
+fn predict_on_host(job: &Job, devices: &Devices, profile: LayerProfile) -> anyhow::Result<Prediction> {
+    let Job { plan, model, .. } = job;
+    let execution = plan.execution();
+    let name = device_name(job);
+    let is_measured = profile.measures(name, &execution)?;
+    let Some(links) = profile.links().filter(|_| is_measured) else {
+        let t = plan.tensor_parallel_size;
+        return Err(anyhow!(
+            "the profile lacks layers, ends or links of `{name}`\nhint: measure them with `autohet-run profile --model {} --tensor-parallel-sizes {t} --micro-batch-sizes {} --out profile.json`",
+            model.name,
+            plan.micro_batch_size
+        ));
+    };
+    let mut cluster = host_cluster(plan, name);
+    if let Some(described) = &devices.cluster {
+        for node in &mut cluster.nodes {
+            if let Some(id) = described.find(&node.name) {
+                node.nic = described.node(id).nic;
+                node.zone.clone_from(&described.node(id).zone);
+            }
+        }
+    }
+    let cost = CostModel::new(model.clone(), CostSettings::default(), Some(profile));
+    // Copying is part of what ranks do on their own cores.
+    let host = Host { links, cores: f64::INFINITY };
+    Ok(predict(plan, &with_host_links(&cluster, links), &cost, &job.conditions.slowdown, host)?)
+}
+
+/// What the job's devices are called in profiles.
+fn device_name(job: &Job) -> &'static str {
+    host::device_name(if job.device == DeviceKind::Cpu { Backend::Cpu } else { Backend::Cuda })
+}
+
+/// A profile of what the plan needs, with as many ranks at work as it has.
+fn measure(job: &Job) -> anyhow::Result<ProfileFile> {
+    let ranks = job.plan.world_size() as u32;
+    let concurrency = if job.device == DeviceKind::Cpu { ranks.min(host::cores()) } else { ranks };
+    let request = ProfileRequest {
+        model: job.model.clone(),
+        tensor_parallel_sizes: vec![job.plan.tensor_parallel_size],
+        micro_batch_sizes: vec![job.plan.micro_batch_size],
+        concurrency,
+        device: job.device.clone(),
+        precision: job.plan.precision,
+        gpu_type: device_name(job).to_owned(),
+        steps: PROFILE_STEPS,
+    };
+    measure_with_progress(&request)
+}
+
+/// On devices that sleep: what they stand for, in slow motion where that is wanted, and what this machine's transport adds.
+fn predict_emulated(job: &Job, devices: &Devices, time_scale: f64) -> anyhow::Result<Prediction> {
+    let Job { plan, model, .. } = job;
+    let Some(cluster) = &devices.cluster else { unreachable!("emulated devices are those of a cluster") };
+    let idle = |plan: &Plan| {
+        let host = host_cluster(plan, CPU);
+        let cost = CostModel::new(model.clone(), CostSettings::default(), None);
+        let conditions = Conditions::emulating(plan, &host, &cost, 1.0);
+        conditions.and_then(|conditions| conditions.throttled(plan, &host, 1.0)).unwrap_or_default()
+    };
+    let links =
+        if model.num_layers > 1 { measure_links(&Linked::of_job(job), &worker_command()?, &idle)? } else { IDEAL };
+    // Time scales linearly: what the host adds is as much shorter before as it is after.
+    let links = MeasuredLinks {
+        dispatch_s: links.dispatch_s / time_scale,
+        latency_s: links.latency_s / time_scale,
+        bytes_per_s: links.bytes_per_s * time_scale,
+        all_reduce_latency_s: links.all_reduce_latency_s / time_scale,
+        all_reduce_bytes_per_s: links.all_reduce_bytes_per_s * time_scale,
+    };
+    let slowdown = &job.conditions.slowdown;
+    let host = Host { links, cores: Machine::this().cores as f64 };
+    let prediction = predict(plan, &with_host_links(cluster, links), &devices.cost, slowdown, host)?;
+    Ok(prediction.in_slow_motion(time_scale))
+}
+
+/// Links of which nothing is known.
+const IDEAL: MeasuredLinks = MeasuredLinks {
+    dispatch_s: 0.0,
+    latency_s: 0.0,
+    bytes_per_s: 1e15,
+    all_reduce_latency_s: 0.0,
+    all_reduce_bytes_per_s: 1e15,
+};
+
+/// Runs so many steps, and some before that aren't counted.
+fn run(job: &Job, steps: u32) -> anyhow::Result<Run> {
+    let job = &Job { steps: WARM_UP_STEPS.saturating_add(steps), ..job.clone() };
+    let bar = ProgressBar::new(u64::from(job.steps)).with_message(format!("running {}", job.model.name));
+    bar.set_style(ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} steps, {eta} left")?);
+    let mut run = Run { steps: Vec::new(), peak_memory_bytes: Vec::new() };
+    train_plan(job, host_cluster(&job.plan, CPU), &worker_command()?, &mut |report| {
+        bar.inc(1);
+        if report.step > u64::from(WARM_UP_STEPS) {
+            run.steps.push(report.clone());
+        }
+        // Emulated devices hold no activations, so that their memory says nothing.
+        if report.step == u64::from(job.steps) && !job.conditions.is_emulated() {
+            run.peak_memory_bytes = report.ranks.iter().map(|rank| peak_memory_bytes(rank.process_id)).collect();
+        }
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    Ok(run)
+}
+
+/// The tolerance as it is printed.
+pub(super) fn percent(share: f64) -> String {
+    format_number((share * 1e4).round() / 1e2) + " %"
+}

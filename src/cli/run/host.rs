@@ -1,0 +1,100 @@
+//! This machine as devices to plan for.
+
+use super::args::Backend;
+use crate::cluster::{Cluster, ClusterError, GpuSpec, Link, Node, NodeDefaults};
+use crate::cost::CostSettings;
+use std::sync::Arc;
+
+/// What a core is called in plans.
+pub(super) const CPU: &str = "cpu";
+
+/// What a device of this machine is called in profiles.
+pub(super) fn device_name(backend: Backend) -> &'static str {
+    if backend == Backend::Cuda { "cuda" } else { CPU }
+}
+
+/// What a core is assumed to do in fp32 matrix products: 16 lanes that multiply and add once a cycle at about 2.5 GHz. Plans
+/// only compare with it; `autohet-run profile` measures.
+const CORE_FLOPS_PER_S: f64 = 80e9;
+/// What a core is assumed to read and write.
+const CORE_BYTES_PER_S: f64 = 8e9;
+/// Sockets of the loopback interface, assumed.
+const LOOPBACK: Link = Link { bytes_per_s: 2e9, latency_s: 50e-6 };
+/// What a process takes beside its tensors: program, buffers of its connections, the allocator's slack.
+const PROCESS_BYTES: u64 = 64_000_000;
+/// What this machine is taken to have where the system doesn't say.
+const UNKNOWN_MEMORY_BYTES: u64 = 8_000_000_000;
+
+/// Cores that this process may use.
+pub(super) fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+}
+
+/// Memory that processes can get without swapping.
+pub(super) fn available_memory_bytes() -> u64 {
+    let meminfo = fs_err::read_to_string("/proc/meminfo").unwrap_or_default();
+    available(&meminfo).unwrap_or(UNKNOWN_MEMORY_BYTES)
+}
+
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// A core with its share of the memory.
+pub(super) fn core_spec(memory_bytes: u64) -> Arc<GpuSpec> {
+    Arc::new(GpuSpec {
+        name: CPU.to_owned(),
+        memory_bytes,
+        fp32_flops_per_s: CORE_FLOPS_PER_S,
+        fp16_flops_per_s: CORE_FLOPS_PER_S,
+        bf16_flops_per_s: Some(CORE_FLOPS_PER_S),
+        hbm_bytes_per_s: CORE_BYTES_PER_S,
+        intra_node: LOOPBACK,
+        intra_node_kind: "loopback".to_owned(),
+        host_bytes_per_s: CORE_BYTES_PER_S,
+        spot_usd_per_hour: 0.0,
+    })
+}
+
+/// One node for each rank, so that the loss of a process is the loss of its own state only.
+pub(super) fn cores_as_nodes(ranks: u32) -> Cluster {
+    let gpu = core_spec(available_memory_bytes() / u64::from(ranks.max(1)));
+    let node = |number| Node {
+        name: format!("{CPU}-{number}"),
+        gpu: Arc::clone(&gpu),
+        gpu_count: 1,
+        zone: NodeDefaults::default().zone,
+        price_usd_per_hour: 0.0,
+        nic: LOOPBACK,
+    };
+    Cluster { nodes: (0..ranks).map(node).collect() }
+}
+
+/// The GPU type of this name, or a core of this machine.
+pub(super) fn device_spec(name: &str) -> Result<Arc<GpuSpec>, ClusterError> {
+    if name == CPU { Ok(core_spec(available_memory_bytes())) } else { GpuSpec::lookup(name) }
+}
+
+/// What the cost model takes as given of processes on the CPU.
+pub(super) fn cost_settings() -> CostSettings {
+    CostSettings { reserve_bytes: PROCESS_BYTES, ..CostSettings::default() }
+}
+
+/// What plans for this machine's cores go by, for people.
+pub(super) fn assumptions() -> String {
+    let gflops = CORE_FLOPS_PER_S / 1e9;
+    format!("at an assumed {gflops:.0} GFLOP/s a core")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_available_is_read() {
+        assert_eq!(available("MemTotal:  9 kB\nMemAvailable:    2000 kB\nBuffers: 1 kB\n"), Some(2_048_000));
+        assert_eq!(available("MemTotal:  9 kB\n"), None);
+    }
+}
