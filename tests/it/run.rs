@@ -1,7 +1,10 @@
 //! `autohet-run` from outside: real processes, real sockets, real gradients.
 
+mod check;
+mod inject_check;
 mod numerics;
 mod refusals;
+mod surface;
 mod survival;
 
 use assert_cmd::Command;

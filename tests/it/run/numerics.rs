@@ -45,6 +45,30 @@ fn unlike_replicas_train_what_one_process_trains() {
     assert_same(&pipeline, &alone);
 }
 
+/// The plan for another model, with samples of two a micro batch, and each stage shared by `t` processes.
+fn varied(mut plan: serde_json::Value, model: &str, t: u32) -> serde_json::Value {
+    plan["model"] = model.into();
+    plan["micro_batch_size"] = 2.into();
+    plan["global_batch_size"] = (plan["global_batch_size"].as_u64().unwrap() * 2).into();
+    plan["tensor_parallel_size"] = t.into();
+    for replica in plan["replicas"].as_array_mut().unwrap() {
+        for stage in replica["stages"].as_array_mut().unwrap() {
+            stage["gpus"] = (0..t).collect();
+        }
+    }
+    plan
+}
+
+#[test]
+fn shared_stages_train_what_one_process_trains() {
+    let options = ["--steps", "3", "--data", "corpus.txt"];
+    for model in ["gpt-tiny", "llama-tiny", "bert-tiny"] {
+        let alone = losses(&varied(plan("1f1b", "none", &[(3, &[4])]), model, 1), &options);
+        let shared = plan("1f1b", "selective", &[(2, &[1, 3]), (1, &[4])]);
+        assert_same(&losses(&varied(shared, model, 2), &options), &alone);
+    }
+}
+
 #[test]
 fn the_synthetic_language_is_learned() {
     let losses =

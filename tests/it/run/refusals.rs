@@ -5,7 +5,15 @@ use std::fs;
 
 fn refusal(plan: &serde_json::Value, options: &[&str]) -> String {
     let folder = folder_with(plan);
-    fs::write(folder.path().join("short.txt"), "short").unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    write("short.txt", b"short");
+    write("latin.txt", b"fa\xe7ade");
+    write("hosts.txt", b"n9\n");
+    write("odd.bin", &[1, 2, 3]);
+    let large: Vec<u8> = (0..300_u16).flat_map(|token| if token < 200 { token } else { 256 }.to_le_bytes()).collect();
+    write("large.u16", &large);
+    write("bare.csv", b"time_s,event,node\n0,up,a\n100,down,a\n");
+    write("many.csv", b"time_s,event,node,gpu_type,gpu_count\n0,up,a,T4,128\n100,down,a,,\n");
     let output = autohet_run(folder.path()).args(options).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{stderr}");
@@ -22,12 +30,15 @@ fn plans_that_it_cannot_run() {
         plan
     };
     let many: [(u32, &[u32]); 65] = [(1, &[4]); 65];
-    let sharded = with("tensor_parallel_size", 2.into());
+    let mut four = with("model", "llama-tiny".into());
+    four["tensor_parallel_size"] = 4.into();
+    let heads =
+        "tensor parallel size 4 of `llama-tiny`, which has 2 key and value heads, can't be trained here\nhint: ";
     let cases = [
-        (sharded, "a plan with tensor parallel size 2 can't be trained here\nhint: "),
+        (with("tensor_parallel_size", 3.into()), "a plan with tensor parallel size 3 can't be trained here\nhint: "),
+        (four, heads),
+        (with("tensor_parallel_size", 2.into()), "the plan can't run: "),
         (with("precision", "bf16".into()), "a plan in bf16 can't be trained here\nhint: "),
-        (with("recompute", "selective".into()), "selective recomputation can't be trained here\nhint: "),
-        (with("model", "bert-large".into()), "`bert-large` can't be trained here\nhint: "),
         (with("model", "gpt-tinny".into()), "unknown model `gpt-tinny`\nhint: did you mean `gpt-tiny`"),
         (with("global_batch_size", 3.into()), "2 micro batches of 1 samples don't make the global batch of 3"),
         (plan("1f1b", "none", &[(2, &[3])]), "replica 0 holds 3 layers, the model has 4"),
@@ -40,24 +51,114 @@ fn plans_that_it_cannot_run() {
     }
 }
 
-#[test]
-fn options_that_make_no_sense() {
+/// Each with options that are refused, and why.
+fn refuses(cases: &[(&[&str], &str)]) {
     let good = plan("1f1b", "none", &[(2, &[4])]);
-    let cases: [(&[&str], &str); 5] = [
-        (&[], "no plan\nhint: make one with `autohet-sim plan "),
-        (&["--plan", "nowhere.json"], "cannot read `nowhere.json`"),
-        (&["--plan", "plan.json", "--data", "short.txt"], "the data has 5 bytes, a sample takes 129\nhint: "),
-        (&["--plan", "plan.json", "--learning-rate", "-1"], "`--learning-rate` is `-1`, expected a number above 0"),
-        (&["--plan", "plan.json", "--steps", "0"], "invalid value '0' for '--steps <COUNT>'"),
-    ];
     for (options, expected) in cases {
         let stderr = refusal(&good, options);
-        assert!(stderr.contains(expected), "{stderr}");
+        assert!(stderr.contains(expected), "{options:?}: {stderr}");
     }
+}
+
+#[test]
+fn data_and_optimizers_that_make_no_sense() {
+    refuses(&[
+        (&["--plan", "plan.json", "--data", "short.txt"], "the data has 5 tokens, a sample takes 129\nhint: "),
+        (&["--plan", "plan.json", "--data", "nowhere.txt"], "`nowhere.txt` can't be read: "),
+        (&["--plan", "plan.json", "--data", "latin.txt"], "`latin.txt` isn't UTF-8 text from byte 2 on\nhint: "),
+        (&["--plan", "plan.json", "--data", "odd.bin"], "`odd.bin` has 3 bytes, which isn't a whole number of tokens"),
+        (&["--plan", "plan.json", "--data", "large.u16"], "token 200 of the data, counted from 0, is `256`, "),
+        (&["--plan", "plan.json", "--data-format", "u16"], "--data <FILE>"),
+        (
+            &["--plan", "plan.json", "--learning-rate", "-1"],
+            "`--learning-rate` is `-1`, expected a number above 0\nhint: ",
+        ),
+        (&["--plan", "plan.json", "--min-learning-rate", "1e-4"], "has no meaning without `--decay-steps`\nhint: "),
+        (
+            &["--plan", "plan.json", "--warmup-steps", "10", "--decay-steps", "10"],
+            "`--decay-steps` is `10`, expected a step after the 10 of `--warmup-steps`\nhint: ",
+        ),
+        (
+            &["--plan", "plan.json", "--clip-norm", "-1"],
+            "`--clip-norm` is `-1`, expected a number of 0 or more\nhint: ",
+        ),
+        (&["--plan", "plan.json", "--weight-decay", "nan"], "`--weight-decay` is `NaN`, expected a number from 0 to 1"),
+        (&["--plan", "plan.json", "--steps", "0"], "invalid value '0' for '--steps <COUNT>'"),
+    ]);
+}
+
+#[test]
+fn plans_nodes_and_devices_that_make_no_sense() {
+    refuses(&[
+        (&[], "neither a plan nor a model\nhint: "),
+        (&["--plan", "nowhere.json"], "cannot read `nowhere.json`"),
+        (
+            &["--plan", "plan.json", "--model", "gpt-small"],
+            "`--model` is `gpt-small`, the plan says `gpt-tiny`\nhint: ",
+        ),
+        (&["--plan", "plan.json", "--ranks", "3"], "`--ranks` is `3`, the plan says `1`\nhint: "),
+        (&["--plan", "plan.json", "--plan-out", "p.json"], "`--plan-out` writes a plan that is made here"),
+        (&["--model", "gpt-tinny"], "unknown model `gpt-tinny`\nhint: did you mean `gpt-tiny`"),
+        (&["--model", "gpt-tiny", "--precision", "bf16"], "a plan in bf16 can't be trained here\nhint: "),
+        (&["--plan", "plan.json", "--hosts", "hosts.txt"], "--secret-file <FILE>"),
+        (
+            &["--plan", "plan.json", "--hosts", "hosts.txt", "--secret-file", "secret"],
+            "`hosts.txt` names node `n9`, which the plan doesn't have\nhint: ",
+        ),
+        (
+            &["--plan", "plan.json", "--hosts", "hosts.txt", "--secret-file", "secret", "--listen", "0.0.0.0:7"],
+            "`--listen` is `0.0.0.0:7`, which no other host can reach by that name\nhint: ",
+        ),
+        (
+            &["worker", "--coordinator", "127.0.0.1:1", "--node", "n0", "--secret-file", "short.txt"],
+            "others may read the secret in `short.txt`\nhint: `chmod 600 short.txt`",
+        ),
+        (&["--plan", "plan.json", "--device-map", "0"], "`--device-map` names GPUs, the backend is `cpu`\nhint: "),
+        (&["--model", "gpt-tiny", "--backend", "emulated"], "there is nothing to emulate\nhint: name nodes"),
+        (
+            &["--model", "gpt-tiny", "--cluster", "2x1xT4", "--ranks", "2"],
+            "`--ranks` and `--cluster` both say which devices there are\nhint: ",
+        ),
+        (
+            &["--model", "gpt-tiny", "--inject", "many.csv", "--gpu-type", "T5"],
+            "unknown GPU type `T5`\nhint: did you mean `T4`",
+        ),
+        (&["--plan", "plan.json", "--gpu-type", "T4"], "`--gpu-type` says how to read a trace\nhint: "),
+        (&["--plan", "plan.json", "--inject", "nowhere.csv"], "`nowhere.csv`"),
+        (
+            &["--model", "gpt-tiny", "--inject", "bare.csv"],
+            "`bare.csv`: the trace doesn't say which GPUs node `a` has\nhint: ",
+        ),
+        (
+            &["--model", "gpt-tiny", "--inject", "many.csv"],
+            "`many.csv` has 128 GPUs up at 0 µs, each of them a process of this machine, at most 64\nhint: ",
+        ),
+        (
+            &["--model", "gpt-tiny", "--inject", "many.csv", "--trace-speed", "0"],
+            "`--trace-speed` is `0`, expected 0.001 to 1000000\nhint: ",
+        ),
+    ]);
+}
+
+#[test]
+fn models_that_this_machine_cannot_hold() {
+    // Of 30 billion parameters each takes 16 bytes: 480 GB.
+    let folder = tempfile::tempdir().unwrap();
+    let output = autohet_run(folder.path()).args(["--model", "gpt3-30b"]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.starts_with("error: no plan fits: ") && stderr.contains("\nhint: train a smaller model"),
+        "{stderr}"
+    );
+    let mut given = plan("1f1b", "none", &[(2, &[48])]);
+    given["model"] = "gpt3-30b".into();
+    let stderr = refusal(&given, &["--plan", "plan.json"]);
+    assert!(stderr.contains("the ranks of `gpt3-30b` take ") && stderr.contains("available\nhint: "), "{stderr}");
 }
 
 #[test]
 fn a_rank_is_not_started_by_hand() {
     let folder = tempfile::tempdir().unwrap();
-    autohet_run(folder.path()).arg("rank").assert().code(1);
+    autohet_run(folder.path()).arg("worker").assert().code(1);
 }

@@ -1,32 +1,138 @@
-//! A process that dies takes the run with it, at once, and leaves none behind.
+//! Processes that die: training goes on with what is left of them, the losses are those of a run to which nothing
+//! happened, and nothing is left behind.
 
-use super::{folder_with, plan};
+use super::{autohet_run, folder_with, plan};
+use rstest::rstest;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Within which everything has to end.
 const SOON: Duration = Duration::from_secs(15);
+const STEPS: usize = 6;
 
-/// A run of three ranks in the middle of a step, and the ranks' process ids.
-fn running(folder: &tempfile::TempDir) -> (Child, Vec<u32>) {
+/// Two stages, and a replica of one.
+fn asymmetric() -> TempDir {
+    folder_with(&plan("1f1b", "none", &[(2, &[2, 2]), (1, &[4])]))
+}
+
+/// The losses of a run with these options, by step; the last one where a step was done more than once.
+fn losses(folder: &Path, options: &[&str]) -> (BTreeMap<u64, f64>, String) {
+    let mut command = autohet_run(folder);
+    let steps = STEPS.to_string();
+    let output = command.args(["--plan", "plan.json", "--steps", &steps, "--out", "out"]).args(options);
+    let output = output.output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    (read_losses(folder), stderr)
+}
+
+fn read_losses(folder: &Path) -> BTreeMap<u64, f64> {
+    let mut reader = csv::Reader::from_path(folder.join("out/metrics.csv")).unwrap();
+    let header = reader.headers().unwrap().clone();
+    let column = |name| header.iter().position(|found| found == name).unwrap();
+    let (step, loss) = (column("step"), column("loss"));
+    let rows = reader.records().map(|row| row.unwrap());
+    rows.map(|row| (row[step].parse().unwrap(), row[loss].parse().unwrap())).collect()
+}
+
+/// The losses of a run to which nothing happens.
+fn undisturbed() -> &'static BTreeMap<u64, f64> {
+    static LOSSES: OnceLock<BTreeMap<u64, f64>> = OnceLock::new();
+    LOSSES.get_or_init(|| losses(asymmetric().path(), &[]).0)
+}
+
+fn assert_same(found: &BTreeMap<u64, f64>, expected: &BTreeMap<u64, f64>) {
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    for (step, loss) in found {
+        approx::assert_relative_eq!(*loss, expected[step], max_relative = 1e-5);
+    }
+}
+
+#[rstest]
+#[case::warm_up(&["n1@3:warm-up"])]
+#[case::steady(&["n0@3:steady"])]
+#[case::all_reduce(&["n2@3:all-reduce"])]
+#[case::optimizer(&["n1@3:optimizer"])]
+#[case::optimizer_of_the_only_replica_elsewhere(&["n2@2:optimizer"])]
+#[case::two_at_once(&["n0@3:steady", "n1@3:steady"])]
+#[case::during_a_recovery(&["n0@2:steady", "n2@2:recovery"])]
+#[case::one_after_the_other(&["n0@2:warm-up", "n1@3:all-reduce", "n2@5:optimizer"])]
+fn losses_go_on_as_if_nothing_had_happened(#[case] kills: &[&str]) {
+    let folder = asymmetric();
+    let options: Vec<&str> = kills.iter().flat_map(|kill| ["--kill", kill]).collect();
+    let (found, stderr) = losses(folder.path(), &options);
+    assert_same(&found, undisturbed());
+    assert!(stderr.contains("SIGKILL"), "{stderr}");
+}
+
+#[rstest]
+#[case::writing_a_checkpoint(&["n1@2:checkpoint"])]
+#[case::all_that_have_it(&["n0@4:steady", "n1@4:steady", "n2@4:steady"])]
+#[case::both_of_the_last_stage(&["n1@5:steady", "n2@5:steady"])]
+fn what_is_lost_with_all_its_copies_is_read_from_the_last_checkpoint(#[case] kills: &[&str]) {
+    let folder = asymmetric();
+    let mut options: Vec<&str> = kills.iter().flat_map(|kill| ["--kill", kill]).collect();
+    options.extend(["--checkpoint-dir", "ckpt", "--checkpoint-every", "2"]);
+    let (found, _) = losses(folder.path(), &options);
+    assert_same(&found, undisturbed());
+}
+
+#[test]
+fn another_plan_goes_on_from_the_checkpoint_of_the_first() {
+    let folder = asymmetric();
+    let options = ["--checkpoint-dir", "ckpt", "--checkpoint-every", "50"];
+    let mut command = autohet_run(folder.path());
+    command.args(["--plan", "plan.json", "--steps", "3"]).args(options).assert().success();
+    let other = plan("gpipe", "full", &[(3, &[1, 3])]);
+    fs::write(folder.path().join("plan.json"), other.to_string()).unwrap();
+    let (found, _) = losses(folder.path(), &options);
+    let expected: BTreeMap<u64, f64> = undisturbed().range(4..).map(|(&step, &loss)| (step, loss)).collect();
+    assert_same(&found, &expected);
+}
+
+#[test]
+fn nodes_that_arent_started_again_are_done_without() {
+    let folder = asymmetric();
+    let (found, _) = losses(folder.path(), &["--max-restarts", "0", "--kill", "n1@2", "--kill", "n0@4"]);
+    assert_same(&found, undisturbed());
+}
+
+#[test]
+fn where_nothing_is_left_the_run_ends_with_an_error() {
+    let folder = asymmetric();
+    let kills = ["--kill", "n0@2", "--kill", "n1@2", "--kill", "n2@2"];
+    let mut command = autohet_run(folder.path());
+    let output = command.args(["--plan", "plan.json", "--max-restarts", "0"]).args(kills).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("can't go on with the nodes that are left") && stderr.contains("hint: "), "{stderr}");
+}
+
+/// A run in the middle of its steps, and the workers' process ids.
+fn running(folder: &TempDir, steps: &str) -> (Child, Vec<u32>) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_autohet-run"))
         .current_dir(folder.path())
-        .args(["--plan", "plan.json", "--steps", "100000", "--out", "out"])
+        .args(["--plan", "plan.json", "--steps", steps, "--out", "out"])
+        .args(["--checkpoint-dir", "ckpt", "--checkpoint-every", "2"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
-    // The heading and a step: all ranks are at work.
-    rows.by_ref().take(2).for_each(|row| drop(row.unwrap()));
+    // The heading and some steps: all are at work, and there is a checkpoint.
+    rows.by_ref().take(4).for_each(|row| drop(row.unwrap()));
     thread::spawn(move || rows.for_each(drop));
-    let ranks = children(child.id());
-    assert_eq!(ranks.len(), 3);
-    (child, ranks)
+    let workers = children(child.id());
+    assert_eq!(workers.len(), 3);
+    (child, workers)
 }
 
 /// Processes whose parent is this one.
@@ -61,25 +167,37 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_killed_rank_ends_the_run_with_an_error() {
-    let folder = folder_with(&plan("1f1b", "none", &[(2, &[2, 2]), (1, &[4])]));
-    let (mut child, ranks) = running(&folder);
-    kill(ranks[1]);
-    wait_until("the run ends", || child.try_wait().unwrap().is_some());
+fn a_worker_killed_from_outside_is_replaced() {
+    let folder = asymmetric();
+    let (mut child, workers) = running(&folder, "12");
+    kill(workers[1]);
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1), "{stderr}");
-    assert!(stderr.contains("is gone: its process ended with signal: 9 (SIGKILL)\nhint: "), "{stderr}");
-    assert!(ranks.iter().all(|&rank| !is_alive(rank)));
-    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["plan.json"]);
+    assert!(child.wait().unwrap().success(), "{stderr}");
+    assert!(workers.iter().all(|&worker| !is_alive(worker)));
+    let found = read_losses(folder.path());
+    assert_eq!(found.len(), 12);
+    for (step, loss) in undisturbed() {
+        approx::assert_relative_eq!(found[step], *loss, max_relative = 1e-5);
+    }
 }
 
 #[test]
-fn ranks_follow_a_killed_coordinator() {
-    let folder = folder_with(&plan("1f1b", "none", &[(2, &[2, 2]), (1, &[4])]));
-    let (mut child, ranks) = running(&folder);
+fn workers_follow_a_killed_coordinator_and_the_next_one_goes_on_from_the_checkpoint() {
+    let folder = asymmetric();
+    let (mut child, workers) = running(&folder, "100000");
     kill(child.id());
     child.wait().unwrap();
-    wait_until("the ranks end", || ranks.iter().all(|&rank| !is_alive(rank)));
+    wait_until("the workers end", || workers.iter().all(|&worker| !is_alive(worker)));
+    // The folder of results, which is renamed into place at the end, never came to be.
+    let (found, _) = losses_after(&folder);
+    assert!(found.len() < STEPS, "it goes on from step 2 or later: {found:?}");
+    for (step, loss) in &found {
+        approx::assert_relative_eq!(*loss, undisturbed()[step], max_relative = 1e-5);
+    }
+}
+
+/// The run is started again with as many steps as the undisturbed one has.
+fn losses_after(folder: &TempDir) -> (BTreeMap<u64, f64>, String) {
+    losses(folder.path(), &["--checkpoint-dir", "ckpt", "--checkpoint-every", "2"])
 }

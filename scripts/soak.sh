@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Kills workers of a training run at random moments, and checks that the run gets to its end all the same: no hang, no
+# lost step, no process or temporary file left behind.
+#
+#   scripts/soak.sh [--kills 100] [--minutes 30] [--backend emulated|cpu] [--seed 1] [--keep FOLDER]
+#
+# Needs target/release/autohet-run and autohet-sim (cargo build --release --features burn-cpu), or BIN=folder of others.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+kills=100 minutes=30 backend=emulated seed=1 keep=
+while (($# > 0)); do
+    case $1 in
+        --kills) kills=$2 ;;
+        --minutes) minutes=$2 ;;
+        --backend) backend=$2 ;;
+        --seed) seed=$2 ;;
+        --keep) keep=$2 ;;
+        *) echo "unknown option \`$1\`" >&2; exit 2 ;;
+    esac
+    shift 2
+done
+bin=$(realpath "${BIN:-target/release}")
+folder=${keep:-$(mktemp -d)}
+mkdir -p "$folder"
+run=
+finish() {
+    [[ -z $run ]] || kill -9 "$run" 2>/dev/null || true
+    [[ -n $keep ]] || rm -rf "$folder"
+}
+trap finish EXIT
+fail() {
+    echo "soak: $1" >&2
+    tail -n 20 "$folder/stderr" >&2
+    exit 1
+}
+
+# Four nodes of two unlike types; emulated steps take about 70 ms, computed ones about half a second.
+"$bin/autohet-sim" plan --cluster 2x2xT4+2x1xV100-16 --model gpt-tiny --global-batch-size 16 --precision fp32 \
+    --out "$folder/plan.json" >/dev/null
+step_ms=150
+[[ $backend == emulated ]] || step_ms=700
+steps=$((minutes * 60 * 1000 / step_ms))
+"$bin/autohet-run" --plan "$folder/plan.json" --backend "$backend" --steps "$steps" --max-restarts "$((kills * 4 + 10))" \
+    --checkpoint-dir "$folder/checkpoints" --checkpoint-every 20 --out "$folder/out" \
+    >"$folder/stdout" 2>"$folder/stderr" &
+run=$!
+
+RANDOM=$seed
+pause_ms=$((minutes * 60 * 1000 / (kills + 1)))
+killed=0
+while ((killed < kills)) && kill -0 "$run" 2>/dev/null; do
+    # Between a half and one and a half times the mean: some kills fall into the recovery from the one before.
+    ms=$((pause_ms / 2 + RANDOM % (pause_ms + 1)))
+    sleep "$((ms / 1000)).$(printf '%03d' $((ms % 1000)))"
+    mapfile -t workers < <(pgrep -P "$run" || true)
+    ((${#workers[@]} > 0)) || continue
+    # One in four takes two at once.
+    for _ in $(seq $((RANDOM % 4 == 0 ? 2 : 1))); do
+        kill -9 "${workers[RANDOM % ${#workers[@]}]}" 2>/dev/null && killed=$((killed + 1)) || true
+    done
+done
+
+# Ten times as long as it should take by now is a hang.
+deadline=$((SECONDS + minutes * 600 + 60))
+while kill -0 "$run" 2>/dev/null; do
+    ((SECONDS < deadline)) || fail 'the run hangs'
+    sleep 1
+done
+wait "$run" || fail "the run ended with exit code $?"
+workers=$(pgrep -f "$bin/autohet-run worker" || true)
+run=
+[[ -z $workers ]] || fail "processes are left: $workers"
+leftovers=$(find "$folder" -name '*.tmp*' -o -name '.*.tmp*' | head)
+[[ -z $leftovers ]] || fail "files are left: $leftovers"
+
+# Each step was done; a step that was done again after a rollback gave the same loss.
+python3 - "$folder/out/metrics.csv" "$steps" "$backend" <<'PYTHON' || fail 'steps are missing or differ'
+import csv, sys
+
+path, steps, backend = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+losses, again, worst = {}, 0, 0.0
+for row in csv.DictReader(open(path)):
+    step, loss = int(row["step"]), float(row["loss"])
+    if step in losses:
+        again += 1
+        if backend != "emulated":
+            worst = max(worst, abs(loss - losses[step]) / abs(losses[step]))
+    losses[step] = loss
+missing = [step for step in range(1, steps + 1) if step not in losses]
+print(f"soak: {steps} steps, {again} of them done again, losses then within {worst:.1e}, {len(missing)} missing")
+sys.exit(1 if missing or worst > 1e-4 else 0)
+PYTHON
+echo "soak: $killed kills survived"
