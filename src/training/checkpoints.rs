@@ -5,7 +5,9 @@ use super::holders::Cast;
 use crate::ids::Rank;
 use crate::model::Shard;
 use crate::runtime::device::messages::{Job, Saved, SnapshotOrder, WorkerId};
-use crate::runtime::device::{RunIdentity, Scrutiny, ShardEntry, StoreError, StorePace, VaultPlaces, Vaults};
+use crate::runtime::device::{
+    NewestWhole, RunIdentity, Scrutiny, ShardEntry, StoreError, StorePace, VaultPlaces, Vaults,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ const KEPT: usize = 2;
 /// Where checkpoints go, and how often they are taken.
 #[derive(Clone, Debug)]
 pub struct CheckpointPlan {
-    /// The folder: `object-store` in it stands for the object store, `disks` has a folder for each node's disk.
+    /// The folder: `object-store` in it stands for the object store, `autohet-disks` has a folder for each node's disk.
     pub folder: PathBuf,
     /// Iterations from one to the next.
     pub every: u64,
@@ -47,6 +49,15 @@ struct UnderWay {
     entries: Vec<ShardEntry>,
 }
 
+/// From where a run goes on.
+#[derive(Default)]
+pub(super) struct Resumed {
+    /// Iterations done; nothing at the beginning.
+    pub(super) step: Option<u64>,
+    /// Newer checkpoints that are damaged, each with what is wrong.
+    pub(super) skipped: Vec<(u64, StoreError)>,
+}
+
 /// What has become whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whole {
@@ -65,16 +76,20 @@ impl Checkpoints {
         }))
     }
 
-    /// The step of the newest whole checkpoint of an earlier run of this job, from which training goes on. Disks of
-    /// earlier runs are cleared: their nodes are gone.
-    pub(super) fn resume(&mut self) -> Result<Option<u64>, TrainingError> {
-        let Some(kept) = &mut self.0 else { return Ok(None) };
-        let newest = kept.vaults.object_store.newest_whole_step(Scrutiny::Sizes)?;
-        let step = newest.step.map(|step| step.step());
+    /// The newest whole checkpoint of an earlier run of this job, from which training goes on. Newer ones that are damaged
+    /// are passed over, and deleted, as training comes to their steps anew; where all are, that is an error, and nothing
+    /// is touched. Disks of earlier runs are cleared: their nodes are gone.
+    pub(super) fn resume(&mut self) -> Result<Resumed, TrainingError> {
+        let Some(kept) = &mut self.0 else { return Ok(Resumed::default()) };
+        let NewestWhole { step, mut skipped } = kept.vaults.object_store.newest_whole_step(Scrutiny::Sizes)?;
+        let step = step.map(|step| step.step());
+        if step.is_none() && !skipped.is_empty() {
+            return Err(skipped.swap_remove(0).1.into());
+        }
         kept.vaults.object_store.forget_after(step.unwrap_or(0))?;
         clear(&kept.plan.folder.join(DISKS))?;
         kept.durable = step;
-        Ok(step)
+        Ok(Resumed { step, skipped })
     }
 
     /// Where a worker keeps its checkpoints.
@@ -185,7 +200,8 @@ impl Drop for Kept {
     }
 }
 
-const DISKS: &str = "disks";
+/// Cleared when a run begins: a name that nobody has for anything else.
+const DISKS: &str = "autohet-disks";
 
 fn places(plan: &CheckpointPlan, run: &RunIdentity, node: &str, gpu: u32) -> VaultPlaces {
     VaultPlaces {

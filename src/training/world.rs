@@ -5,7 +5,7 @@ mod checkpointing;
 mod iteration;
 mod losses;
 
-use super::checkpoints::Checkpoints;
+use super::checkpoints::{Checkpoints, Resumed};
 use super::holders::Cast;
 use super::nodes::Nodes;
 use super::progress::Progress;
@@ -15,7 +15,7 @@ use super::{Training, TrainingError};
 use crate::cluster::Node;
 use crate::elastic::{Action, Controller, Event, MembershipChange, Snapshot};
 use crate::runtime::device::messages::{FromWorker, WorkerId};
-use crate::runtime::device::{Clock, SILENCE};
+use crate::runtime::device::{Clock, SILENCE, StoreError};
 use change::Change;
 use iteration::Iteration;
 use losses::{Loss, Suspicion};
@@ -56,7 +56,7 @@ pub(super) struct World<'a> {
     /// Changes of plan so far.
     epoch: u64,
     restarts_left: u32,
-    /// Nodes of the start that wait for the others.
+    /// Nodes that have joined and aren't told of yet.
     early: Vec<Node>,
     suspicion: Option<Suspicion>,
     /// Since when training doesn't go on, where it doesn't, and how long the controller has thought since.
@@ -68,12 +68,14 @@ pub(super) struct World<'a> {
     noticed_early: BTreeSet<String>,
     /// Lost while a step that counts was being completed.
     lost_meanwhile: Vec<String>,
+    /// Damaged checkpoints that were passed over, until that is told.
+    skipped: Vec<(u64, StoreError)>,
 }
 
 impl<'a> World<'a> {
     pub(super) fn new(training: &'a Training, mut controller: Controller<'a>) -> Result<Self, TrainingError> {
         let mut checkpoints = Checkpoints::new(training.checkpoints.as_ref(), &training.job);
-        let step = checkpoints.resume()?;
+        let Resumed { step, skipped } = checkpoints.resume()?;
         if let Some(step) = step {
             controller.resume_from(step);
         }
@@ -98,11 +100,16 @@ impl<'a> World<'a> {
             lost_waiting: 0,
             noticed_early: BTreeSet::new(),
             lost_meanwhile: Vec::new(),
+            skipped,
         })
     }
 
     /// Runs to the end of training.
     pub(super) fn run(mut self, observe: &mut Observe<'_>) -> Result<(), TrainingError> {
+        for (step, error) in std::mem::take(&mut self.skipped) {
+            let message = error.to_string();
+            tell(observe, &Progress::CheckpointFailed { step, who: "the folder of checkpoints", message: &message })?;
+        }
         for node in &self.training.cluster.nodes {
             self.start_node(node.clone())?;
         }
@@ -187,15 +194,18 @@ impl<'a> World<'a> {
 
     /// A worker has joined. Its node is there once all of its workers are.
     fn joined(&mut self, worker: WorkerId, observe: &mut Observe<'_>) -> Result<(), TrainingError> {
-        let Some(node) = self.nodes.join(worker) else { return Ok(()) };
-        // The nodes of the start come together: a plan for a part of them would be of no use.
-        let is_start = self.epoch == 0;
-        if is_start && self.nodes.are_on_their_way() {
-            self.early.push(node);
+        self.early.extend(self.nodes.join(worker));
+        self.tell_joined(observe)
+    }
+
+    /// Tells of nodes that have joined. Those of the start come together: a plan for a part of them would be of no use. And
+    /// one that comes again while the controller doesn't know yet that it was lost comes after that.
+    fn tell_joined(&mut self, observe: &mut Observe<'_>) -> Result<(), TrainingError> {
+        let is_start = self.epoch == 0 && self.nodes.are_on_their_way();
+        if is_start || !self.lost_meanwhile.is_empty() || self.early.is_empty() {
             return Ok(());
         }
         let mut joined = std::mem::take(&mut self.early);
-        joined.push(node);
         joined.sort_by(|one, other| one.name.cmp(&other.name));
         let names: Vec<String> = joined.iter().map(|node| node.name.clone()).collect();
         tell(observe, &Progress::Joined { nodes: &names })?;
@@ -264,7 +274,7 @@ impl<'a> World<'a> {
         self.park_all();
         self.doing = Doing::Waiting;
         let reason = self.controller.refusal().map_or_else(|| "no node is left".to_owned(), ToString::to_string);
-        if self.nodes.are_on_their_way() || self.schedule.is_worth_waiting() {
+        if self.nodes.are_on_their_way() || !self.early.is_empty() || self.schedule.is_worth_waiting() {
             return tell(observe, &Progress::Waiting { reason: &reason, resume_step });
         }
         let hint = "let nodes be started again with `--max-restarts`, or start again from a checkpoint";

@@ -73,7 +73,7 @@ impl World<'_> {
         if matches!(self.doing, Doing::Finishing) { self.finish() } else { Ok(()) }
     }
 
-    /// Part of a checkpoint can't be written: it is given up, and training goes on without it.
+    /// Part of a checkpoint can't be written: it is given up, and training goes on without it, unless it waits for it.
     pub(super) fn not_saved(
         &mut self,
         worker: WorkerId,
@@ -87,7 +87,12 @@ impl World<'_> {
         let who = self.nodes.describe(worker);
         tell(observe, &Progress::CheckpointFailed { step, who: &who, message })?;
         self.handle(Event::CheckpointFailed { step }, observe)?;
-        if matches!(self.doing, Doing::Finishing) {
+        let is_awaited = match &self.doing {
+            Doing::Finishing => true,
+            Doing::Snapshotting { snapshot, .. } => snapshot.until_durable,
+            _ => false,
+        };
+        if is_awaited {
             return Err(TrainingError::Failed { who, message: message.to_owned() });
         }
         Ok(())

@@ -122,6 +122,7 @@ impl World<'_> {
         self.controller.handle(self.clock.now(), Event::IterationDone)?;
         self.thought += began.elapsed();
         let lost = std::mem::take(&mut self.lost_meanwhile);
-        self.tell_lost(lost, observe)
+        self.tell_lost(lost, observe)?;
+        self.tell_joined(observe)
     }
 }

@@ -75,6 +75,8 @@ impl World<'_> {
             }
         }
         if lost.is_empty() {
+            // Those of the start that are there waited for this one.
+            self.tell_joined(observe)?;
             let is_hopeless = was_there && matches!(self.doing, Doing::Waiting);
             return if is_hopeless { self.wait(self.step, observe) } else { Ok(()) };
         }
@@ -82,7 +84,8 @@ impl World<'_> {
             self.lost_meanwhile.extend(lost);
             return self.end_iteration_if_complete(observe);
         }
-        self.tell_lost(lost, observe)
+        self.tell_lost(lost, observe)?;
+        self.tell_joined(observe)
     }
 
     /// Ends what is left of a node, and starts it again if that is wanted. Returns whether all of its workers had joined,
@@ -99,6 +102,7 @@ impl World<'_> {
         }
         self.suspicion = None;
         self.noticed_early.remove(name);
+        self.early.retain(|early| early.name != name);
         self.checkpoints.forget(name, &workers)?;
         for worker in workers {
             self.workers.end(worker);

@@ -97,6 +97,42 @@ fn another_plan_goes_on_from_the_checkpoint_of_the_first() {
     assert_same(&found, &expected);
 }
 
+/// A checkpoint of step 2 and one of step 4.
+fn with_checkpoints() -> TempDir {
+    let folder = asymmetric();
+    let options = ["--plan", "plan.json", "--steps", "4", "--checkpoint-dir", "ckpt", "--checkpoint-every", "2"];
+    autohet_run(folder.path()).args(options).assert().success();
+    folder
+}
+
+fn damage(folder: &TempDir, step: u64) {
+    let manifest = format!("ckpt/object-store/step-{step:010}/manifest.json");
+    fs::write(folder.path().join(manifest), "{").unwrap();
+}
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over_and_told_of() {
+    let folder = with_checkpoints();
+    damage(&folder, 4);
+    let (found, stderr) = losses(folder.path(), &["--checkpoint-dir", "ckpt"]);
+    assert!(stderr.contains("checkpoint of step 4"), "{stderr}");
+    let expected: BTreeMap<u64, f64> = undisturbed().range(3..).map(|(&step, &loss)| (step, loss)).collect();
+    assert_same(&found, &expected);
+}
+
+#[test]
+fn where_all_checkpoints_are_damaged_nothing_is_deleted() {
+    let folder = with_checkpoints();
+    damage(&folder, 2);
+    damage(&folder, 4);
+    let mut command = autohet_run(folder.path());
+    let output = command.args(["--plan", "plan.json", "--steps", "6", "--checkpoint-dir", "ckpt"]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && stderr.contains("hint: "), "{stderr}");
+    assert!(folder.path().join("ckpt/object-store/step-0000000002/head.slice-0.safetensors").exists());
+    assert!(folder.path().join("ckpt/object-store/step-0000000004/head.slice-0.safetensors").exists());
+}
+
 #[test]
 fn nodes_that_arent_started_again_are_done_without() {
     let folder = asymmetric();
