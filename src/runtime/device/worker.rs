@@ -71,8 +71,8 @@ struct Worker {
     tools: Tools,
     part: Option<Part>,
     is_adopted: bool,
-    /// The thread that writes the last checkpoint.
-    writing: Option<JoinHandle<()>>,
+    /// The thread that writes the last checkpoint, and of which step that is.
+    writing: Option<(u64, JoinHandle<()>)>,
 }
 
 impl Worker {
@@ -88,7 +88,7 @@ impl Worker {
             ToWorker::Snapshot(order) => self.snapshot(*order)?,
             ToWorker::Park { epoch } => self.park(epoch)?,
             ToWorker::End => {
-                drop(self.writing.take().map(JoinHandle::join));
+                drop(self.writing.take().map(|(_, thread)| thread.join()));
                 return Ok(false);
             }
             ToWorker::Begin(_) | ToWorker::Commit(_) => {
@@ -100,8 +100,9 @@ impl Worker {
 
     fn assign(&mut self, assignment: Assignment, interrupt: &Arc<Interrupt>) -> Result<(), DeviceError> {
         if let Some(vaults) = self.tools.vaults.get() {
-            // What was written of later steps belongs to a history that is given up.
-            drop(self.writing.take().map(JoinHandle::join));
+            // What is written of later steps belongs to a history that is given up; earlier ones hold nobody up.
+            let is_given_up = |writing: &mut (u64, JoinHandle<()>)| writing.0 > assignment.step;
+            drop(self.writing.take_if(is_given_up).map(|(_, thread)| thread.join()));
             vaults.own_disk.forget_after(assignment.step)?;
         }
         let epoch = assignment.epoch;
@@ -127,12 +128,13 @@ impl Worker {
         let copy = part.copy();
         self.tools.control.tell(&FromWorker::Snapshotted { step: order.step })?;
         let saving = Saving { copy, order, vaults: vaults.clone(), control: self.tools.control.clone() };
-        let before = self.writing.take();
-        self.writing = Some(thread::spawn(move || {
+        let (before, step) = (self.writing.take(), saving.order.step);
+        let write = move || {
             // One that panicked has left a checkpoint that never counts.
-            drop(before.map(JoinHandle::join));
+            drop(before.map(|(_, thread)| thread.join()));
             saving.run();
-        }));
+        };
+        self.writing = Some((step, thread::spawn(write)));
         Ok(())
     }
 
