@@ -3,7 +3,7 @@
 use super::holders::Cast;
 use super::nodes::Nodes;
 use super::workers::Workers;
-use crate::elastic::{RecoveryPlan, Shard, Source, Tier};
+use crate::elastic::{Origin, RecoveryPlan, Shard, Source, Tier};
 use crate::ids::Rank;
 use crate::runtime::device::messages::{ShardOrigin, ShardSource, WorkerId};
 use std::collections::BTreeMap;
@@ -27,7 +27,8 @@ impl Directory<'_> {
         let planned: BTreeMap<Shard, &Source> = of_node.map(|copy| (copy.shard, &copy.source)).collect();
         let find = |shard: Shard| {
             let from = match planned.get(&shard) {
-                None => ShardOrigin::Seed,
+                None if recovery.origin == Origin::InitialWeights => ShardOrigin::Seed,
+                None => unreachable!("a recovery says where each shard is that a node needs"),
                 Some(source) => self.origin(worker, node, shard, source)?,
             };
             Some(ShardSource { shard, from })

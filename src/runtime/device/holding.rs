@@ -17,11 +17,15 @@ pub(super) struct Holding {
 }
 
 impl Holding {
+    /// Whether this rank has a slice of a block.
+    pub(super) fn holds(&self, Shard { block, slice }: Shard) -> bool {
+        self.state.blocks.contains_key(&block) && slices(self.part).contains(&usize::from(slice))
+    }
+
     /// One slice of a block, if this rank has it.
-    pub(super) fn shard(&self, Shard { block, slice }: Shard) -> Option<BlockState> {
-        let held = self.state.blocks.get(&block)?;
-        let slice = usize::from(slice);
-        slices(self.part).contains(&slice).then(|| cut_state(&self.model, block, self.part, held, slice))
+    pub(super) fn shard(&self, shard: Shard) -> Option<BlockState> {
+        let held = self.state.blocks.get(&shard.block).filter(|_| self.holds(shard))?;
+        Some(cut_state(&self.model, shard.block, self.part, held, usize::from(shard.slice)))
     }
 }
 

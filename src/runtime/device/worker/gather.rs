@@ -50,23 +50,32 @@ pub(super) fn gather(
     }
     let model = &assignment.job.model;
     let mut blocks = BTreeMap::new();
-    let mut wanted: Vec<Block> = assignment.shards.iter().map(|source| source.shard.block).collect();
-    wanted.dedup();
-    for block in wanted {
-        let state = match whole_block(model, block, part, &mut shards) {
-            Some(state) => state,
-            None => BlockState::initial(initial_part(model, block, part, assignment.job.seed)),
+    for of_block in assignment.shards.chunk_by(|one, next| one.shard.block == next.shard.block) {
+        let block = of_block[0].shard.block;
+        // Weights are drawn before the first step only: whatever else isn't there is missing.
+        let state = if of_block.iter().all(|source| source.from == ShardOrigin::Seed) {
+            BlockState::initial(initial_part(model, block, part, assignment.job.seed))
+        } else {
+            whole_block(model, block, part, &mut shards)?
         };
         blocks.insert(block, state);
     }
     Ok((TrainingState { step: assignment.step, blocks }, read))
 }
 
-/// A block from its shards; nothing where there are none, as before the first step.
-fn whole_block(model: &ModelSpec, block: Block, part: TensorPart, shards: &mut Shards) -> Option<BlockState> {
-    let slices: Option<Vec<BlockState>> =
-        slices(part).map(|slice| shards.remove(&Shard { block, slice: slice as u8 })).collect();
-    slices.map(|slices| assemble_state(model, block, part, &slices))
+/// A block from its shards.
+fn whole_block(
+    model: &ModelSpec,
+    block: Block,
+    part: TensorPart,
+    shards: &mut Shards,
+) -> Result<BlockState, DeviceError> {
+    let take = |slice: usize| {
+        let shard = Shard { block, slice: slice as u8 };
+        shards.remove(&shard).ok_or(DeviceError::NotHeld { block, slice: shard.slice })
+    };
+    let slices: Vec<BlockState> = slices(part).map(take).collect::<Result<_, _>>()?;
+    Ok(assemble_state(model, block, part, &slices))
 }
 
 /// Shards that are read from one place.

@@ -6,7 +6,7 @@ use crate::model::Shard;
 use crate::runtime::device::control::Control;
 use crate::runtime::device::holding::Holding;
 use crate::runtime::device::messages::{FromWorker, Saved, SnapshotOrder};
-use crate::runtime::device::{BlockState, ShardEntry, StoreError, Vaults};
+use crate::runtime::device::{BlockState, DeviceError, ShardEntry, StoreError, Vaults};
 
 /// Checkpoints that stay on a disk.
 const KEPT: usize = 2;
@@ -22,6 +22,11 @@ pub(super) struct Saving {
 impl Saving {
     pub(super) fn run(self) {
         let step = self.order.step;
+        let ordered = self.order.to_disk.iter().chain(&self.order.to_object_store);
+        if let Some(Shard { block, slice }) = ordered.copied().find(|shard| !self.copy.holds(*shard)) {
+            let message = DeviceError::NotHeld { block, slice }.to_string();
+            return self.tell(&FromWorker::NotSaved { step, message });
+        }
         let written = self.to_disk().and_then(|()| {
             self.tell(&FromWorker::Saved(Saved { step, in_object_store: None }));
             if self.order.stop {
@@ -53,7 +58,8 @@ impl Saving {
     }
 
     fn cut(&self, shards: &[Shard]) -> Vec<(Shard, BlockState)> {
-        shards.iter().filter_map(|&shard| Some((shard, self.copy.shard(shard)?))).collect()
+        let cut = |&shard| (shard, self.copy.shard(shard).expect("checked before anything is written"));
+        shards.iter().map(cut).collect()
     }
 
     /// Where the coordinator can't be told, it is gone, and so is this process in a moment.
