@@ -82,6 +82,10 @@ fn coordinate(args: &RunArgs) -> anyhow::Result<()> {
     if job.device == DeviceKind::Cpu && !job.conditions.is_emulated() {
         planned.check_memory(data.held_bytes(), &elsewhere.nodes)?;
     }
+    // A trace has its own nodes; others are those of which the options speak.
+    let cluster = devices.cluster.as_ref().filter(|_| injection.is_none()).unwrap_or(&planned.cluster).clone();
+    let all_nodes = injection.as_ref().map_or(&cluster, |injection| &injection.all);
+    args.injection.check(all_nodes, args.checkpoints.checkpoint_dir.is_some())?;
     if let Some(path) = &args.planning.plan_out {
         files::write_files(&[(path.as_path(), planned.plan.to_json().as_bytes())])?;
     }
@@ -92,11 +96,7 @@ fn coordinate(args: &RunArgs) -> anyhow::Result<()> {
     session.note(&start_line(&job, &planned));
     let training = Training {
         elsewhere,
-        // A trace has its own nodes at the start; others are those of which the options speak.
-        cluster: match &devices.cluster {
-            Some(cluster) if injection.is_none() => cluster.clone(),
-            _ => planned.cluster,
-        },
+        cluster,
         cost: planned.cost,
         // A plan on nodes of the cluster, as all plans are, has conditions.
         conditions: Box::new(move |plan| devices.conditions_of(plan).unwrap_or_default()),

@@ -181,13 +181,19 @@ pub(super) struct CheckpointArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(super) checkpoint_dir: Option<PathBuf>,
     /// Iterations from one checkpoint to the next
-    #[arg(long, value_name = "ITERATIONS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "ITERATIONS", default_value_t = 50, requires = "checkpoint_dir", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) checkpoint_every: u64,
     /// Let the object store be so slow: megabytes (10⁶ bytes) a second, for each process [default: as fast as the disk]
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", requires = "checkpoint_dir", allow_negative_numbers = true)]
     pub(super) store_mb_per_s: Option<f64>,
     /// Let the object store take so long before the first byte
-    #[arg(long, value_name = "MILLISECONDS", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "MILLISECONDS",
+        default_value_t = 0.0,
+        requires = "checkpoint_dir",
+        allow_negative_numbers = true
+    )]
     pub(super) store_latency_ms: f64,
 }
 

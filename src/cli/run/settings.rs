@@ -1,9 +1,11 @@
 //! From options to what the job is made of: data, optimizer, devices, checkpoints.
 
-use super::args::{Backend, CheckpointArgs, DataArgs, DataFormat, DeviceArgs, OptimizerArgs};
+use super::args::{Backend, CheckpointArgs, DataArgs, DataFormat, DeviceArgs, InjectionArgs, OptimizerArgs};
+use crate::cluster::Cluster;
 use crate::elastic::AllowedSources;
+use crate::runtime::device::messages::StopPhase;
 use crate::runtime::device::{AdamW, Corpus, DataSet, DeviceKind, LearningRate, StorePace, TokenFormat};
-use crate::training::CheckpointPlan;
+use crate::training::{CheckpointPlan, KillPoint};
 use crate::units::format_number;
 use anyhow::anyhow;
 use clap::ValueEnum;
@@ -137,6 +139,25 @@ impl CheckpointArgs {
         let pace = StorePace { bytes_per_s, latency_s: self.store_latency_ms / 1e3 };
         let every = self.checkpoint_every;
         Ok(self.checkpoint_dir.clone().map(|folder| CheckpointPlan { folder, every, pace }))
+    }
+}
+
+impl InjectionArgs {
+    /// Refuses what could never happen: kills of nodes that there never are (`nodes` are all that there can be), and kills
+    /// and recoveries that take checkpoints where none are kept.
+    pub(super) fn check(&self, nodes: &Cluster, has_checkpoints: bool) -> anyhow::Result<()> {
+        let names = nodes.nodes.iter().map(|node| node.name.as_str());
+        if let Some(KillPoint { node, .. }) = self.kill.iter().find(|kill| nodes.find(&kill.node).is_none()) {
+            let hint = crate::suggest::hint(node, names);
+            return Err(anyhow!("`--kill` names node `{node}`, which there never is\nhint: {hint}"));
+        }
+        let in_checkpoint = self.kill.iter().any(|kill| kill.at.phase == StopPhase::Checkpoint);
+        let option = match (has_checkpoints, in_checkpoint, self.recover_from) {
+            (false, true, _) => "--kill` in the phase `checkpoint",
+            (false, _, RecoverFrom::ObjectStore) => "--recover-from object-store",
+            _ => return Ok(()),
+        };
+        Err(anyhow!("`{option}` takes checkpoints, and none are kept\nhint: add `--checkpoint-dir FOLDER`"))
     }
 }
 

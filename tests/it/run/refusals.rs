@@ -162,3 +162,14 @@ fn a_rank_is_not_started_by_hand() {
     let folder = tempfile::tempdir().unwrap();
     autohet_run(folder.path()).arg("worker").assert().code(1);
 }
+
+#[test]
+fn kills_and_recoveries_that_could_never_happen() {
+    refuses(&[
+        (&["--plan", "plan.json", "--kill", "n7@2"], "`--kill` names node `n7`, which there never is\nhint: "),
+        (&["--plan", "plan.json", "--kill", "n0@2:checkpoint"], "in the phase `checkpoint` takes checkpoints"),
+        (&["--plan", "plan.json", "--recover-from", "object-store"], "hint: add `--checkpoint-dir FOLDER`"),
+        (&["--plan", "plan.json", "--checkpoint-every", "5"], "--checkpoint-dir <FOLDER>"),
+        (&["--plan", "plan.json", "--store-mb-per-s", "5"], "--checkpoint-dir <FOLDER>"),
+    ]);
+}
