@@ -34,7 +34,7 @@ use crate::elastic::{AllowedSources, Controller, ControllerSettings, Policy, Rec
 use crate::plan::{Plan, PlanRequest, Planner, TrainingSettings};
 use crate::planner::autohet::{AutoHet, Engine};
 use crate::runtime::device::messages::Job;
-use crate::runtime::device::{Conditions, DataSet, check_job};
+use crate::runtime::device::{Conditions, DataSet, EmulationError, check_job};
 use crate::runtime::sim::Simulator;
 use given_plan::GivenPlan;
 
@@ -54,7 +54,7 @@ pub struct Training {
     /// Which nodes' workers are started by somebody else.
     pub elsewhere: Elsewhere,
     /// What the ranks of a plan are made to meet.
-    pub conditions: Box<dyn Fn(&Plan) -> Conditions>,
+    pub conditions: Box<dyn Fn(&Plan) -> Result<Conditions, EmulationError>>,
     /// How a worker's process is started.
     pub command: WorkerCommand,
     /// What is done to the nodes on purpose.
@@ -140,7 +140,7 @@ pub fn train_plan(
         data: DataSet::Synthetic,
         cluster,
         cost: CostModel::new(job.model.clone(), CostSettings::default(), None),
-        conditions: Box::new(move |_| conditions.clone()),
+        conditions: Box::new(move |_| Ok(conditions.clone())),
         command: command.clone(),
         schedule: Schedule::default(),
         choices: None,

@@ -98,8 +98,7 @@ fn coordinate(args: &RunArgs) -> anyhow::Result<()> {
         elsewhere,
         cluster,
         cost: planned.cost,
-        // A plan on nodes of the cluster, as all plans are, has conditions.
-        conditions: Box::new(move |plan| devices.conditions_of(plan).unwrap_or_default()),
+        conditions: Box::new(move |plan| devices.conditions_of(plan)),
         schedule: Schedule {
             changes: injection.map(|injection| injection.changes).unwrap_or_default(),
             kills: args.injection.kill.clone(),

@@ -2,7 +2,7 @@
 
 use crate::plan::PlanError;
 use crate::runtime::device::messages::WorkerId;
-use crate::runtime::device::{DeviceError, StoreError, TransportError};
+use crate::runtime::device::{DeviceError, EmulationError, StoreError, TransportError};
 use std::path::PathBuf;
 
 /// Why training can't start, or go on.
@@ -23,6 +23,9 @@ pub enum TrainingError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The ranks of another plan can't be emulated.
+    #[error(transparent)]
+    Emulation(#[from] EmulationError),
     /// A checkpoint can't be read or committed.
     #[error(transparent)]
     Store(#[from] StoreError),

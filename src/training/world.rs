@@ -215,10 +215,7 @@ impl<'a> World<'a> {
 
     fn said(&mut self, worker: WorkerId, message: FromWorker, observe: &mut Observe<'_>) -> Result<(), TrainingError> {
         match message {
-            FromWorker::Parked { epoch } => {
-                self.parked(worker, epoch);
-                Ok(())
-            }
+            FromWorker::Parked { epoch } => self.parked(worker, epoch),
             FromWorker::Ready { epoch, read } => self.ready(worker, epoch, read, observe),
             FromWorker::GradientsReady { squared_norm, loss } => self.gradients_ready(worker, squared_norm, loss),
             FromWorker::Stepped(part) => self.stepped(worker, part, observe),
@@ -255,7 +252,7 @@ impl<'a> World<'a> {
             Action::StartIteration if self.step >= u64::from(self.training.job.steps) => self.finish()?,
             Action::StartIteration => self.start_iteration(),
             Action::TakeSnapshot(snapshot) => self.take_snapshot(snapshot)?,
-            Action::Reconfigure(to) => self.reconfigure(to),
+            Action::Reconfigure(to) => self.reconfigure(to)?,
             Action::Wait { resume_step } => self.wait(resume_step, observe)?,
         }
         Ok(())

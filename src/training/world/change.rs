@@ -32,13 +32,11 @@ struct Gathering {
 
 impl World<'_> {
     /// Begins a change of plan.
-    pub(super) fn reconfigure(&mut self, to: Arc<Reconfiguration>) {
+    pub(super) fn reconfigure(&mut self, to: Arc<Reconfiguration>) -> Result<(), TrainingError> {
         let leaving = self.park_all();
         let is_over = leaving.is_empty();
         self.doing = Doing::Changing(Box::new(Change { to, epoch: self.epoch, leaving, gathering: None }));
-        if is_over {
-            self.assign();
-        }
+        if is_over { self.assign() } else { Ok(()) }
     }
 
     /// Has all workers let go of what they do.
@@ -52,21 +50,21 @@ impl World<'_> {
         workers.into_iter().collect()
     }
 
-    pub(super) fn parked(&mut self, worker: WorkerId, epoch: u64) {
-        let Doing::Changing(change) = &mut self.doing else { return };
+    pub(super) fn parked(&mut self, worker: WorkerId, epoch: u64) -> Result<(), TrainingError> {
+        let Doing::Changing(change) = &mut self.doing else { return Ok(()) };
         if change.epoch != epoch || !change.leaving.remove(&worker) || !change.leaving.is_empty() {
-            return;
+            return Ok(());
         }
-        self.assign();
+        self.assign()
     }
 
     /// All hold still: gives out the parts.
-    fn assign(&mut self) {
-        let Doing::Changing(change) = &mut self.doing else { return };
+    fn assign(&mut self) -> Result<(), TrainingError> {
+        let Doing::Changing(change) = &mut self.doing else { return Ok(()) };
         let cast = Cast::new(&change.to.placed, &self.training.job, &self.nodes);
         let job = Job {
             plan: (*change.to.placed.plan).clone(),
-            conditions: (self.training.conditions)(&change.to.placed.plan),
+            conditions: (self.training.conditions)(&change.to.placed.plan)?,
             ..self.training.job.clone()
         };
         let directory = Directory { nodes: &self.nodes, workers: &self.workers, before: self.cast.as_ref() };
@@ -76,7 +74,7 @@ impl World<'_> {
             let rank = Rank::from(index);
             let sources = directory.sources(&cast, rank, &change.to.recovery);
             // One that is missing has gone since; word of it is under way, and with it the next change of plan.
-            let (Some(addresses), Some(shards)) = (addresses.clone(), sources) else { return };
+            let (Some(addresses), Some(shards)) = (addresses.clone(), sources) else { return Ok(()) };
             let stop_at = self.schedule.stop_point(cast.node(rank));
             let assignment = Assignment {
                 epoch: change.epoch,
@@ -94,6 +92,7 @@ impl World<'_> {
         for (worker, assignment) in &assignments {
             self.workers.tell(*worker, assignment);
         }
+        Ok(())
     }
 
     /// A worker has its part. When all have, the new plan counts.

@@ -186,7 +186,7 @@ fn training(args: &CheckArgs, injection: &Injection, folder: &Folder) -> anyhow:
         choices,
         cost,
         elsewhere: Elsewhere::default(),
-        conditions: Box::new(move |plan| devices.conditions_of(plan).unwrap_or_default()),
+        conditions: Box::new(move |plan| devices.conditions_of(plan)),
         command: worker_command()?,
         schedule: Schedule { changes: injection.changes.clone(), kills: Vec::new(), end: Some(injection.span) },
         checkpoints: Some(CheckpointPlan { folder: folder.path().to_owned(), every, pace: StorePace::default() }),
