@@ -11,6 +11,7 @@ mod elsewhere;
 mod error;
 mod given_plan;
 mod holders;
+pub mod memory;
 mod nodes;
 mod parts;
 mod processes;

@@ -5,7 +5,6 @@ mod compare;
 mod links;
 mod machine;
 mod measure;
-mod memory;
 mod predict;
 mod statistics;
 mod worlds;
@@ -14,7 +13,6 @@ pub use compare::{CheckReport, Judged, OperationRow, Quantity, Row, compare};
 pub use links::{Linked, measure_links, unhindered};
 pub use machine::Machine;
 pub use measure::{ProfileRequest, measure_profile, median_profile};
-pub use memory::peak_memory_bytes;
 pub use predict::{Host, Prediction, predict, with_host_links};
 pub use worlds::{Lived, Recovered, Witness, WorldQuantity, WorldRow, compare_worlds};
 

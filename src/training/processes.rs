@@ -1,11 +1,10 @@
 //! The processes of the workers: whatever happens, none outlives the coordinator.
 
-use super::TrainingError;
+use super::{TrainingError, memory};
 use crate::runtime::device::messages::WorkerId;
 use crate::runtime::device::{SECRET_VARIABLE, Secret};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -59,10 +58,7 @@ impl Processes {
 
     /// Memory that a process has in use, where the system says.
     pub(super) fn memory_bytes(&self, worker: WorkerId) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.0.get(&worker)?.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-        Some(kibibytes * 1024)
+        memory::resident_bytes(self.0.get(&worker)?.id())
     }
 
     /// A process that has ended, and how.

@@ -19,11 +19,11 @@ use crate::profile::{LayerProfile, MeasuredLinks, ProfileFile};
 use crate::report::{ResultsFolder, perfetto_json};
 use crate::runtime::device::messages::Job;
 use crate::runtime::device::{Conditions, DataSet, DeviceKind, check_job};
-use crate::training::{StepReport, host_cluster, train_plan};
+use crate::training::{StepReport, host_cluster, memory, train_plan};
 use crate::units::format_number;
 use crate::validation::{
     CheckReport, Host, Judged, Linked, Machine, Prediction, ProfileRequest, compare, measure_links, median_profile,
-    peak_memory_bytes, predict, with_host_links,
+    predict, with_host_links,
 };
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -265,7 +265,7 @@ fn run(job: &Job, steps: u32) -> anyhow::Result<Run> {
         }
         // Emulated devices hold no activations, so that their memory says nothing.
         if report.step == u64::from(job.steps) && !job.conditions.is_emulated() {
-            run.peak_memory_bytes = report.ranks.iter().map(|rank| peak_memory_bytes(rank.process_id)).collect();
+            run.peak_memory_bytes = report.ranks.iter().map(|rank| memory::peak_bytes(rank.process_id)).collect();
         }
         Ok(())
     })?;

@@ -3,6 +3,7 @@
 use super::args::Backend;
 use crate::cluster::{Cluster, ClusterError, GpuSpec, Link, Node, NodeDefaults};
 use crate::cost::CostSettings;
+use crate::training::memory;
 use std::sync::Arc;
 
 /// What a core is called in plans.
@@ -32,14 +33,7 @@ pub(super) fn cores() -> u32 {
 
 /// Memory that processes can get without swapping.
 pub(super) fn available_memory_bytes() -> u64 {
-    let meminfo = fs_err::read_to_string("/proc/meminfo").unwrap_or_default();
-    available(&meminfo).unwrap_or(UNKNOWN_MEMORY_BYTES)
-}
-
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024)
+    memory::available_bytes().unwrap_or(UNKNOWN_MEMORY_BYTES)
 }
 
 /// A core with its share of the memory.
@@ -86,15 +80,4 @@ pub(super) fn cost_settings() -> CostSettings {
 pub(super) fn assumptions() -> String {
     let gflops = CORE_FLOPS_PER_S / 1e9;
     format!("at an assumed {gflops:.0} GFLOP/s a core")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_available_is_read() {
-        assert_eq!(available("MemTotal:  9 kB\nMemAvailable:    2000 kB\nBuffers: 1 kB\n"), Some(2_048_000));
-        assert_eq!(available("MemTotal:  9 kB\n"), None);
-    }
 }
