@@ -37,6 +37,11 @@ pub fn run_sim(args: SimArgs) -> ExitCode {
         Some(SimCommand::Compare(args)) => plan::run_compare(&args),
         Some(SimCommand::Trace(command)) => trace::run(&command),
     };
+    exit_code(done, |_| false)
+}
+
+/// What a command ends with. Errors are the input's, but for plans that don't fit and what `is_failure` says.
+fn exit_code(done: anyhow::Result<Verdict>, is_failure: impl Fn(&anyhow::Error) -> bool) -> ExitCode {
     match done {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(EXIT_VERDICT),
@@ -44,7 +49,7 @@ pub fn run_sim(args: SimArgs) -> ExitCode {
         Err(error) => {
             eprintln!("error: {error}");
             let is_verdict = error.downcast_ref::<crate::plan::PlanError>().is_some_and(plan::is_verdict);
-            ExitCode::from(if is_verdict { EXIT_VERDICT } else { EXIT_INPUT })
+            ExitCode::from(if is_verdict || is_failure(&error) { EXIT_VERDICT } else { EXIT_INPUT })
         }
     }
 }

@@ -17,8 +17,7 @@ mod settings;
 
 pub use args::RunArgs;
 
-use super::{EXIT_INPUT, EXIT_VERDICT, Verdict, files, is_broken_pipe, plan};
-use crate::plan::PlanError;
+use super::{EXIT_INPUT, EXIT_VERDICT, Verdict, exit_code, files};
 use crate::runtime::device::messages::Job;
 use crate::runtime::device::{DataSet, DeviceError, DeviceKind, check_job};
 use crate::training::{Progress, Schedule, Training, TrainingError, WorkerCommand, train};
@@ -41,22 +40,17 @@ pub fn run_training(args: &RunArgs) -> ExitCode {
         Some(RunCommand::Check(args)) => check::run_check(args),
         Some(RunCommand::Worker(_)) | None => coordinate(args).map(|()| Verdict::Good),
     };
-    match done {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::Bad) => ExitCode::from(EXIT_VERDICT),
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            let while_measuring = error.downcast_ref::<ValidationError>().and_then(|error| match error {
-                ValidationError::Training(error) => Some(error),
-                _ => None,
-            });
-            let training = error.downcast_ref::<TrainingError>().or(while_measuring);
-            let is_failure = training.is_some_and(TrainingError::happened_while_training);
-            let is_verdict = error.downcast_ref::<PlanError>().is_some_and(plan::is_verdict);
-            ExitCode::from(if is_failure || is_verdict { EXIT_VERDICT } else { EXIT_INPUT })
-        }
-    }
+    exit_code(done, happened_while_training)
+}
+
+/// Whether an error is about the run, not about what was asked for.
+fn happened_while_training(error: &anyhow::Error) -> bool {
+    let while_measuring = error.downcast_ref::<ValidationError>().and_then(|error| match error {
+        ValidationError::Training(error) => Some(error),
+        _ => None,
+    });
+    let training = error.downcast_ref::<TrainingError>().or(while_measuring);
+    training.is_some_and(TrainingError::happened_while_training)
 }
 
 fn serve(args: &WorkerArgs) -> ExitCode {
