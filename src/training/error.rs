@@ -89,7 +89,7 @@ impl TrainingError {
                     | DeviceError::Token { .. }
                     | DeviceError::TooLittleData { .. }
                     | DeviceError::Vocabulary { .. }
-            )
+            ) | Self::Store(StoreError::OtherRun { .. })
         )
     }
 }

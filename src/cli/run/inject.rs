@@ -104,23 +104,24 @@ impl Injection {
 
 /// Each GPU of the trace is a process of this machine.
 fn check_size(events: &[NodeEvent], path: &Path) -> anyhow::Result<()> {
+    let Some((time, gpus)) = gpus_up(events).find(|(_, gpus)| *gpus > u64::from(MAX_GPUS)) else { return Ok(()) };
+    Err(anyhow!(
+        "`{}` has {gpus} GPUs up at {time}, each of them a process of this machine, at most {MAX_GPUS}\nhint: take a trace of fewer or smaller nodes",
+        path.display(),
+    ))
+}
+
+/// GPUs that are up from each event on.
+pub(super) fn gpus_up(events: &[NodeEvent]) -> impl Iterator<Item = (SimTime, u64)> {
     let mut up: BTreeMap<&str, u32> = BTreeMap::new();
-    for event in events {
+    events.iter().map(move |event| {
         match &event.kind {
             NodeEventKind::Up(node) => drop(up.insert(&node.name, node.gpu_count)),
             NodeEventKind::Down(name) => drop(up.remove(name.as_str())),
             NodeEventKind::Notice(_) => {}
         }
-        let gpus: u64 = up.values().map(|count| u64::from(*count)).sum();
-        if gpus > u64::from(MAX_GPUS) {
-            return Err(anyhow!(
-                "`{}` has {gpus} GPUs up at {}, each of them a process of this machine, at most {MAX_GPUS}\nhint: take a trace of fewer or smaller nodes",
-                path.display(),
-                event.time
-            ));
-        }
-    }
-    Ok(())
+        (event.time, up.values().map(|count| u64::from(*count)).sum())
+    })
 }
 
 #[cfg(test)]

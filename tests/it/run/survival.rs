@@ -121,6 +121,16 @@ fn a_damaged_checkpoint_is_passed_over_and_told_of() {
 }
 
 #[test]
+fn another_runs_checkpoints_are_refused() {
+    let folder = with_checkpoints();
+    let options = ["--plan", "plan.json", "--steps", "6", "--seed", "1", "--checkpoint-dir", "ckpt"];
+    let output = autohet_run(folder.path()).args(options).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("of another run") && stderr.contains("hint: "), "{stderr}");
+}
+
+#[test]
 fn where_all_checkpoints_are_damaged_nothing_is_deleted() {
     let folder = with_checkpoints();
     damage(&folder, 2);

@@ -2,7 +2,7 @@
 
 use super::super::args::{Backend, CheckArgs};
 use super::super::host::{self, CPU};
-use super::super::inject::Injection;
+use super::super::inject::{Injection, gpus_up};
 use super::super::planning::{Asked, Planned};
 use super::super::profile::measure_with_progress;
 use super::super::worker_command;
@@ -24,7 +24,6 @@ use crate::validation::{Judged, Lived, Machine, ProfileRequest, Recovered, Witne
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -152,17 +151,7 @@ fn on_cores(mut injection: Injection) -> Injection {
 
 /// GPUs that are up at one time, at most.
 fn most_gpus(events: &[NodeEvent]) -> u32 {
-    let mut up = BTreeMap::new();
-    let mut most = 0;
-    for event in events {
-        match &event.kind {
-            NodeEventKind::Up(node) => drop(up.insert(node.name.as_str(), node.gpu_count)),
-            NodeEventKind::Down(name) => drop(up.remove(name.as_str())),
-            NodeEventKind::Notice(_) => {}
-        }
-        most = most.max(up.values().sum());
-    }
-    most
+    gpus_up(events).map(|(_, gpus)| gpus as u32).max().unwrap_or(0)
 }
 
 /// The run that both worlds are about.
