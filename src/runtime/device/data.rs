@@ -21,6 +21,8 @@ pub enum DataSet {
 
 /// Bytes that a text can have.
 const BYTE_VALUES: u32 = 256;
+/// What the streams of this file are for.
+const SAMPLES: [u8; 8] = *b"samples.";
 /// How often, in ten, the synthetic set goes by its map.
 const RULE_IN_TEN: u32 = 9;
 
@@ -63,7 +65,7 @@ impl DataSet {
     pub(super) fn sample(&self, number: u64, seed: u64, model: &ModelSpec) -> Vec<u32> {
         let length = model.seq_length as usize + 1;
         // A stream of its own for each sample; the map's is one that no sample has.
-        let mut rng = stream(seed, number);
+        let mut rng = stream(seed, number, SAMPLES);
         match self {
             Self::Corpus(corpus) => {
                 let start = rng.random_range(0..=corpus.len() - length);
@@ -85,15 +87,16 @@ impl DataSet {
 }
 
 fn successor(token: u32, seed: u64, vocab_size: u32) -> u32 {
-    stream(seed, u64::MAX - u64::from(token)).random_range(0..vocab_size)
+    stream(seed, u64::MAX - u64::from(token), SAMPLES).random_range(0..vocab_size)
 }
 
-/// The random stream of this number. Seeding mixes both, so that streams of neighbouring numbers have nothing in common.
-fn stream(seed: u64, number: u64) -> Pcg64 {
+/// The random stream of this number and purpose. Seeding mixes them all, so that streams of neighbouring numbers have nothing
+/// in common.
+pub(super) fn stream(seed: u64, number: u64, purpose: [u8; 8]) -> Pcg64 {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     bytes[8..16].copy_from_slice(&number.to_le_bytes());
-    bytes[16..24].copy_from_slice(b"samples.");
+    bytes[16..24].copy_from_slice(&purpose);
     Pcg64::from_seed(bytes)
 }
 

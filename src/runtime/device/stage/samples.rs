@@ -4,13 +4,16 @@ use crate::ids::MicroBatch;
 use crate::model::{Architecture, ModelSpec};
 use crate::plan::Plan;
 use crate::runtime::device::DataSet;
+use crate::runtime::device::data::stream;
 use crate::runtime::device::model::Batch;
+use rand::RngExt;
 use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 /// Of 100 tokens of a sample, how many BERT is asked for (Devlin et al. 2019, section 3.1).
 const ASKED_PER_CENT: usize = 15;
+/// What decides what is hidden in a sample.
+const MASKING: [u8; 8] = *b"masking.";
 /// Of ten tokens that are asked for, how many it doesn't see.
 const MASKED_IN_TEN: u32 = 8;
 /// Of ten tokens that are asked for, how many are replaced by any token; the rest stays as it is.
@@ -55,7 +58,7 @@ impl Samples {
         for number in first..first + self.micro_batch_size {
             let tokens = self.data.sample(number, self.seed, model);
             if model.architecture == Architecture::Bert {
-                hide(&tokens[..tokens.len() - 1], model, stream(self.seed, number), &mut batch);
+                hide(&tokens[..tokens.len() - 1], model, stream(self.seed, number, MASKING), &mut batch);
             } else {
                 batch.inputs.extend_from_slice(&tokens[..tokens.len() - 1]);
                 batch.targets.extend_from_slice(&tokens[1..]);
@@ -90,15 +93,6 @@ fn hide(tokens: &[u32], model: &ModelSpec, mut rng: Pcg64, batch: &mut Batch) {
     }
 }
 
-/// The random stream that decides what is hidden in a sample.
-fn stream(seed: u64, number: u64) -> Pcg64 {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    bytes[8..16].copy_from_slice(&number.to_le_bytes());
-    bytes[16..24].copy_from_slice(b"masking.");
-    Pcg64::from_seed(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,7 +104,7 @@ mod tests {
         let mut batch = Batch::default();
         let samples = 100;
         for number in 0..samples {
-            hide(&tokens, &model, stream(7, number), &mut batch);
+            hide(&tokens, &model, stream(7, number, MASKING), &mut batch);
         }
         let all = tokens.len() * samples as usize;
         let asked: Vec<usize> = (0..all).filter(|&at| batch.weights[at] > 0.0).collect();
