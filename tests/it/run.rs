@@ -9,7 +9,9 @@ mod survival;
 
 use assert_cmd::Command;
 use std::fs;
+use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -56,4 +58,18 @@ pub fn autohet_run(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_autohet-run"));
     command.current_dir(folder).timeout(Duration::from_mins(4));
     command
+}
+
+/// The program, running in a folder, and what it prints, line by line.
+pub fn spawned(folder: &TempDir, options: &[&[&str]]) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_autohet-run"))
+        .current_dir(folder.path())
+        .args(options.concat())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, rows)
 }

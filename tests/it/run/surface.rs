@@ -1,6 +1,6 @@
 //! What a user sees and gets: without a plan, with data of all formats, as JSON, in the results folder, with a trace.
 
-use super::{autohet_run, folder_with, plan};
+use super::{autohet_run, folder_with, plan, spawned};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -157,15 +157,7 @@ fn the_folder_has_what_was_measured_also_of_steps_done_again() {
 #[test]
 fn an_interrupted_run_keeps_what_it_measured() {
     let folder = folder_with(&plan("1f1b", "none", &[(2, &[2, 2])]));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_autohet-run"))
-        .current_dir(folder.path())
-        .args(["--plan", "plan.json", "--steps", "100000", "--out", "out"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (mut child, mut rows) = spawned(&folder, &[&["--plan", "plan.json", "--steps", "100000", "--out", "out"]]);
     // The heading and two steps.
     rows.by_ref().take(3).for_each(|row| drop(row.unwrap()));
     let reader = std::thread::spawn(move || rows.for_each(drop));

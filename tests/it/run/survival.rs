@@ -1,13 +1,13 @@
 //! Processes that die: training goes on with what is left of them, the losses are those of a run to which nothing
 //! happened, and nothing is left behind.
 
-use super::{autohet_run, folder_with, plan};
+use super::{autohet_run, folder_with, plan, spawned};
 use rstest::rstest;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ fn losses_go_on_as_if_nothing_had_happened(#[case] kills: &[&str]) {
     let options: Vec<&str> = kills.iter().flat_map(|kill| ["--kill", kill]).collect();
     let (found, stderr) = losses(folder.path(), &options);
     assert_same(&found, undisturbed());
-    assert!(stderr.contains("SIGKILL"), "{stderr}");
+    assert_eq!(stderr.matches("SIGKILL").count(), kills.len(), "{stderr}");
 }
 
 #[rstest]
@@ -80,8 +80,9 @@ fn what_is_lost_with_all_its_copies_is_read_from_the_last_checkpoint(#[case] kil
     let folder = asymmetric();
     let mut options: Vec<&str> = kills.iter().flat_map(|kill| ["--kill", kill]).collect();
     options.extend(["--checkpoint-dir", "ckpt", "--checkpoint-every", "2"]);
-    let (found, _) = losses(folder.path(), &options);
+    let (found, stderr) = losses(folder.path(), &options);
     assert_same(&found, undisturbed());
+    assert_eq!(stderr.matches("SIGKILL").count(), kills.len(), "{stderr}");
 }
 
 #[test]
@@ -146,8 +147,9 @@ fn where_all_checkpoints_are_damaged_nothing_is_deleted() {
 #[test]
 fn nodes_that_arent_started_again_are_done_without() {
     let folder = asymmetric();
-    let (found, _) = losses(folder.path(), &["--max-restarts", "0", "--kill", "n1@2", "--kill", "n0@4"]);
+    let (found, stderr) = losses(folder.path(), &["--max-restarts", "0", "--kill", "n1@2", "--kill", "n0@4"]);
     assert_same(&found, undisturbed());
+    assert_eq!(stderr.matches("SIGKILL").count(), 2, "{stderr}");
 }
 
 #[test]
@@ -163,16 +165,9 @@ fn where_nothing_is_left_the_run_ends_with_an_error() {
 
 /// A run in the middle of its steps, and the workers' process ids.
 fn running(folder: &TempDir, steps: &str) -> (Child, Vec<u32>) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_autohet-run"))
-        .current_dir(folder.path())
-        .args(["--plan", "plan.json", "--steps", steps, "--out", "out"])
-        .args(["--checkpoint-dir", "ckpt", "--checkpoint-every", "2"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    let checkpoints = ["--checkpoint-dir", "ckpt", "--checkpoint-every", "2"];
+    let (child, mut rows) =
+        spawned(folder, &[&["--plan", "plan.json", "--steps", steps, "--out", "out"], &checkpoints[..]]);
     // The heading and some steps: all are at work, and there is a checkpoint.
     rows.by_ref().take(4).for_each(|row| drop(row.unwrap()));
     thread::spawn(move || rows.for_each(drop));
