@@ -102,9 +102,14 @@ impl CheckpointSettings {
             CheckpointInterval::Fixed { seconds } => Some(seconds),
             CheckpointInterval::Steps { .. } | CheckpointInterval::Never | CheckpointInterval::Optimal => None,
         };
+        let count = match self.interval {
+            CheckpointInterval::Steps { count } => Some(count as f64),
+            _ => None,
+        };
         let total = self.object_store_total_bytes_per_s;
         let given = [
             ("interval.fixed.seconds", fixed_s, 600.0),
+            ("interval.steps.count", count, 50.0),
             ("disk_bytes_per_s", Some(self.disk_bytes_per_s), usual.disk_bytes_per_s),
             ("object_store_bytes_per_s", Some(self.object_store_bytes_per_s), usual.object_store_bytes_per_s),
             ("object_store_total_bytes_per_s", total, 100e9),
@@ -321,6 +326,9 @@ mod tests {
             ..CheckpointSettings::default()
         };
         assert!(zero.check().unwrap_err().to_string().starts_with("`interval.fixed.seconds` is `0`"));
+        let never_training =
+            CheckpointSettings { interval: CheckpointInterval::Steps { count: 0 }, ..CheckpointSettings::default() };
+        assert_eq!(never_training.check().unwrap_err().key, "interval.steps.count");
         let negative = CheckpointSettings { disk_bytes_per_s: -1.0, ..CheckpointSettings::default() };
         assert_eq!(negative.check().unwrap_err().key, "disk_bytes_per_s");
         let unlimited =

@@ -89,7 +89,7 @@ impl ReconfigurationSettings {
     ///
     /// Measured on two cores that other programs shared: `planning_s`, `gather_s` and `total_s` of 24 changes of plan of
     /// `autohet-run` with gpt-tiny on emulated `2x1xT4+2x1xL4`, whose nodes were killed at chosen steps. After a loss it
-    /// took 14 to 181 ms, 86 in the median, until the survivors had let go of the iteration, beyond the pass that they were
+    /// took 14 to 181 ms, 86 in the median of the later half, until the survivors had let go of the iteration, beyond the pass that they were
     /// in; before a join, 3 ms. Planning took 0.2 to 4.9 ms. Connecting took 30 to 79 ms, 44 in the median, also where
     /// ranks had all their state in their own memory; each rank that read its 12 MB from others took 70 ms more.
     pub fn one_machine() -> Self {
