@@ -16,6 +16,14 @@ mkdir -p "$out"
 command -v nvidia-smi >/dev/null || { echo 'no `nvidia-smi`: is the NVIDIA driver installed?' >&2; exit 1; }
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1 >"$out/machine.txt"
 cat "$out/machine.txt"
+# What MFU is a share of: the type that the plans name. GPU_TYPE=… says it of a GPU that isn't known here.
+case $(cat "$out/machine.txt") in
+    *H200*) found=H200 ;; *H100*) found=H100 ;; *H20*) found=H20 ;; *A100*40*) found=A100-40 ;; *A100*) found=A100-80 ;;
+    *V100*32*) found=V100-32 ;; *V100*) found=V100-16 ;; *A10G*) found=A10G ;; *L4*) found=L4 ;; *T4*) found=T4 ;;
+    *4090*) found=RTX-4090 ;; *3090*) found=RTX-3090 ;; *) found= ;;
+esac
+gpu=${GPU_TYPE:-$found}
+[[ -n $gpu ]] || { echo 'say which GPU this is: GPU_TYPE=H100 scripts/gpu-check.sh' >&2; exit 2; }
 
 # plan NODES MODEL BATCH PRECISION: a plan for so many nodes of one GPU, or of two that share their layers for `2t`.
 plan() {
@@ -26,10 +34,10 @@ plan() {
 loss() { python3 -c "import json; print(json.load(open('$1/summary.json'))['last_loss'])"; }
 
 echo '== unlike plans, one result (fp32)'
-plan 1x1xA100-80 gpt-tiny 8 fp32 "$work/one.json"
-plan 2x1xA100-80 gpt-tiny 8 fp32 "$work/two.json"
-plan 1x2xA100-80 gpt-tiny 8 fp32 "$work/shared.json"
-plan 1x1xA100-80+2x1xT4 gpt-tiny 8 fp32 "$work/unlike.json"
+plan "1x1x$gpu" gpt-tiny 8 fp32 "$work/one.json"
+plan "2x1x$gpu" gpt-tiny 8 fp32 "$work/two.json"
+plan "1x2x$gpu" gpt-tiny 8 fp32 "$work/shared.json"
+plan "1x1x$gpu+2x1xRTX-3090" gpt-tiny 8 fp32 "$work/unlike.json"
 for name in one two shared unlike; do
     "$bin/autohet-run" --plan "$work/$name.json" --backend cuda --steps 5 --out "$work/$name" -q
     echo "$name: $(loss "$work/$name")"
@@ -50,15 +58,15 @@ echo '== profile of GPT small (bf16)'
 
 echo '== GPT small: prediction against measurement'
 for ranks in 1 2 4; do
-    plan "${ranks}x1xA100-80" gpt-small 32 bf16 "$work/small-$ranks.json"
+    plan "${ranks}x1x$gpu" gpt-small 32 bf16 "$work/small-$ranks.json"
     "$bin/autohet-run" check --plan "$work/small-$ranks.json" --backend cuda --steps 10 --tolerance 1000% \
-        --out "$out/check-$ranks" || true
+        --out "$out/check-$ranks"
     "$bin/autohet-run" --plan "$work/small-$ranks.json" --backend cuda --steps 20 --out "$work/run-$ranks" -q
     cp "$work/run-$ranks/summary.json" "$out/run-$ranks.json"
 done
 
 if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
     echo '== PyTorch'
-    python3 tests/peers/pytorch_speed.py --device cuda --model gpt-small --json "$out/pytorch.json" || true
+    python3 tests/peers/pytorch_speed.py 3 --device cuda --json "$out/pytorch.json"
 fi
 echo "left in $out"

@@ -265,6 +265,7 @@ pub(super) enum RunCommand {
     #[command(after_help = WORKER_EXAMPLES)]
     Worker(WorkerArgs),
     /// Measures layers, optimizer and links of this machine, for `--profile`
+    #[command(after_help = PROFILE_EXAMPLES)]
     Profile(ProfileArgs),
     /// Predicts an iteration with the simulator, runs the plan, and compares
     Check(Box<CheckArgs>),
@@ -274,6 +275,11 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   autohet-run check --plan plan.json
   autohet-run check --model gpt-tiny --global-batch-size 32 --backend emulated --time-scale 20 --inject traces/spot-small.csv";
+
+const PROFILE_EXAMPLES: &str = "\
+Examples:
+  autohet-run profile --model gpt-tiny --out profile.json
+  autohet-run profile --model gpt-17m --tensor-parallel-sizes 1,2 --micro-batch-sizes 1,2,4,8 --concurrency 2";
 
 const WORKER_EXAMPLES: &str = "\
 The data and the folder of checkpoints go by the coordinator's paths: they have to be on a file system that all hosts share.
