@@ -12,8 +12,8 @@ out=$(realpath -m "${1:-results/gpu}")
 bin=$(realpath "${BIN:-target/release}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$out"
 command -v nvidia-smi >/dev/null || { echo 'no `nvidia-smi`: is the NVIDIA driver installed?' >&2; exit 1; }
+mkdir -p "$out"
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1 >"$out/machine.txt"
 cat "$out/machine.txt"
 # What MFU is a share of: the type that the plans name. GPU_TYPE=… says it of a GPU that isn't known here.
