@@ -83,7 +83,7 @@ fn coordinate(args: &RunArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.planning.plan_out {
         files::write_files(&[(path.as_path(), planned.plan.to_json().as_bytes())])?;
     }
-    let session = Session::new(&job, output, planned.is_predictable)?;
+    let session = Session::new(&job, output, planned.is_predictable.then_some(args.devices.time_scale))?;
     for note in injection.iter().flat_map(|injection| &injection.notes) {
         session.note(note);
     }

@@ -126,7 +126,7 @@ impl StepRecord {
             learning_rate: 0.0,
             tokens: report.tokens,
             iteration_s: report.iteration_s(),
-            predicted_iteration_s: Some(report.predicted_iteration_s),
+            predicted_iteration_s: None,
             wall_s,
             tokens_per_s: report.tokens as f64 / wall_s,
             flops_per_s_per_rank: flops / wall_s / ranks,

@@ -24,14 +24,14 @@ pub(super) struct Session {
     /// How often each step was done.
     attempts: BTreeMap<u64, u32>,
     has_started: bool,
-    /// Whether anything is known of the devices' speed.
-    is_predictable: bool,
+    /// How many times slower than predicted devices are made; nothing where nothing is known of their speed.
+    slow_motion: Option<f64>,
     /// Why nothing can be shown any more.
     broken: Option<anyhow::Error>,
 }
 
 impl Session {
-    pub(super) fn new(job: &Job, args: &OutputArgs, is_predictable: bool) -> anyhow::Result<Self> {
+    pub(super) fn new(job: &Job, args: &OutputArgs, slow_motion: Option<f64>) -> anyhow::Result<Self> {
         let now = Instant::now();
         Ok(Self {
             job: job.clone(),
@@ -41,7 +41,7 @@ impl Session {
             last: now,
             attempts: BTreeMap::new(),
             has_started: false,
-            is_predictable,
+            slow_motion,
             broken: None,
         })
     }
@@ -80,7 +80,7 @@ impl Session {
         self.results.take_timeline(report);
         StepRecord {
             attempt: *attempt,
-            predicted_iteration_s: step.predicted_iteration_s.filter(|_| self.is_predictable),
+            predicted_iteration_s: self.slow_motion.map(|factor| report.predicted_iteration_s * factor),
             emulated: self.job.conditions.is_emulated(),
             learning_rate: self.job.learning_rate.at(report.step),
             mfu: peak_flops_per_s(&self.job.device, &report.plan).map(|peak| step.flops_per_s_per_rank / peak),
