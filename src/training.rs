@@ -39,6 +39,9 @@ use crate::runtime::device::{Conditions, DataSet, EmulationError, check_job};
 use crate::runtime::sim::Simulator;
 use given_plan::GivenPlan;
 
+/// What the ranks of a plan are made to meet.
+pub type ConditionsOf = dyn Fn(&Plan) -> Result<Conditions, EmulationError>;
+
 /// A training job and the world that it runs in.
 pub struct Training {
     /// What is to be trained; its plan is in force for as long as all its nodes are there.
@@ -55,7 +58,7 @@ pub struct Training {
     /// Which nodes' workers are started by somebody else.
     pub elsewhere: Elsewhere,
     /// What the ranks of a plan are made to meet.
-    pub conditions: Box<dyn Fn(&Plan) -> Result<Conditions, EmulationError>>,
+    pub conditions: Box<ConditionsOf>,
     /// How a worker's process is started.
     pub command: WorkerCommand,
     /// What is done to the nodes on purpose.
