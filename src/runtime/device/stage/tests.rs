@@ -109,8 +109,8 @@ impl Ballot for Unanimous {
 struct NothingToRead;
 
 impl Library for NothingToRead {
-    fn read(&self, _step: u64, _shard: Shard, _from_disk: bool) -> Option<BlockState> {
-        None
+    fn read(&self, _step: u64, _shard: Shard, _from_disk: bool) -> Result<BlockState, String> {
+        Err("nothing is held here".to_owned())
     }
 }
 
