@@ -347,6 +347,29 @@ mod tests {
     }
 
     #[test]
+    fn copies_that_cannot_be_read_count_no_longer() {
+        let mut bitmap = bitmap();
+        for step in [10, 20] {
+            bitmap.set_live(&two_replicas(), step);
+            bitmap.begin_checkpoint(&two_replicas(), step);
+            bitmap.record_disk(step);
+            assert!(bitmap.record_object_store(step));
+        }
+        lose_memory(&mut bitmap, 20);
+        let up = cluster(&["a", "b", "c"]);
+        let newest = |bitmap: &LayerBitmap| bitmap.newest_recoverable_step(&up, AllowedSources::All);
+        // `a` and `b` still have everything between them.
+        bitmap.forget_object_store(20);
+        bitmap.forget_disk("c");
+        assert_eq!((newest(&bitmap), bitmap.object_store_step()), (Some(20), Some(10)));
+        bitmap.forget_disk("b");
+        assert_eq!(newest(&bitmap), Some(10));
+        bitmap.forget_object_store(10);
+        bitmap.forget_disk("nobody");
+        assert_eq!(newest(&bitmap), None);
+    }
+
+    #[test]
     fn rolling_back_gives_up_later_checkpoints() {
         let mut bitmap = bitmap();
         bitmap.set_live(&two_replicas(), 10);
