@@ -98,6 +98,22 @@ fn another_plan_goes_on_from_the_checkpoint_of_the_first() {
     assert_same(&found, &expected);
 }
 
+#[test]
+fn a_plan_of_unlike_degrees_goes_on_from_a_checkpoint_and_from_what_survives() {
+    let folder = asymmetric();
+    let options = ["--checkpoint-dir", "ckpt", "--checkpoint-every", "50"];
+    let mut command = autohet_run(folder.path());
+    command.args(["--plan", "plan.json", "--steps", "3"]).args(options).assert().success();
+    let mut unlike = plan("1f1b", "none", &[(2, &[1, 3]), (1, &[4])]);
+    unlike["replicas"][0]["stages"][0]["gpus"] = [0, 1].into();
+    fs::write(folder.path().join("plan.json"), unlike.to_string()).unwrap();
+    // The stage of two is lost with its node: its slices are whole with the other replica.
+    let (found, stderr) = losses(folder.path(), &[&options[..], &["--kill", "n0@5:steady"]].concat());
+    assert!(stderr.contains("SIGKILL"), "{stderr}");
+    let expected: BTreeMap<u64, f64> = undisturbed().range(4..).map(|(&step, &loss)| (step, loss)).collect();
+    assert_same(&found, &expected);
+}
+
 /// A checkpoint of step 2 and one of step 4.
 fn with_checkpoints() -> TempDir {
     let folder = asymmetric();
