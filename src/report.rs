@@ -31,6 +31,8 @@ pub use plans_jsonl::plans_jsonl;
 pub use recoveries_csv::recoveries_csv;
 pub use results_folder::ResultsFolder;
 pub use summary::{PolicySummary, SUMMARY_SCHEMA, SUMMARY_SCHEMA_VERSION, Summary, SummaryInputs, TraceSummary};
-pub use table::{Screen, comparison_table, plan_table, policy_table, statistics_table};
+pub use table::{
+    Screen, comparison_table, explanation_text, fitting_changes_text, plan_table, policy_table, statistics_table,
+};
 pub use throughput_chart::throughput_svg;
 pub use timeline_csv::timeline_csv;

@@ -151,6 +151,9 @@ pub(super) struct PlanArgs {
     /// Planner
     #[arg(long, value_name = "NAME", default_value = "autohet")]
     pub(super) planner: String,
+    /// Also say why this plan, what was rejected and what would help; where nothing fits, every change that would make it
+    #[arg(long)]
+    pub(super) explain: bool,
     /// Also write the plan file, to use the plan again
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,

@@ -3,18 +3,28 @@
 use super::args::{CompareArgs, Format, PlanArgs};
 use super::problem::Problem;
 use super::{Verdict, files, job, print, print_json};
+use crate::explain;
 use crate::plan::PlanError;
 use crate::planner;
-use crate::report::{ComparedPlanner, Screen, comparison_json, comparison_table, perfetto_json, plan_json, plan_table};
+use crate::report::{
+    ComparedPlanner, Screen, comparison_json, comparison_table, explanation_text, fitting_changes_text, perfetto_json,
+    plan_json, plan_table,
+};
 use crate::runtime::sim::simulate;
 use anyhow::anyhow;
+use serde_json::json;
 use std::path::Path;
 
 pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     files::check_distinct(&[("--out", args.out.as_deref()), ("--perfetto", args.perfetto.as_deref())])?;
     let planner = job::planner(&args.planner)?;
     let problem = Problem::new(&args.problem)?;
-    let (planned, planning_s) = problem.plan(planner.as_ref())?;
+    let (planned, planning_s) = match problem.plan(planner.as_ref()) {
+        Err(error) if args.explain && is_verdict(&error) => return explain_misfit(&problem, &error, args.format),
+        planned => planned?,
+    };
+    let explained =
+        args.explain.then(|| explain::explain(&problem.request(), planner.as_ref(), &planned)).transpose()?;
     let mut files = Vec::new();
     if let Some(path) = &args.out {
         files.push((path, planned.plan.to_json()));
@@ -27,10 +37,30 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     files::write_files(&files)?;
     let report = problem.report(&planned, planning_s);
     match args.format {
-        Format::Table => print(&plan_table(&report, Screen::of_stdout()))?,
-        Format::Json => print_json(&plan_json(&report))?,
+        Format::Table => {
+            let screen = Screen::of_stdout();
+            let explanation = explained.map(|explained| explanation_text(&explained, screen)).unwrap_or_default();
+            print(&(plan_table(&report, screen) + &explanation))?;
+        }
+        Format::Json => {
+            let mut json = plan_json(&report);
+            if let Some(explained) = explained {
+                json["explanation"] = serde_json::to_value(explained)?;
+            }
+            print_json(&json)?;
+        }
     }
     Ok(Verdict::Good)
+}
+
+/// Nothing fits, which is an answer too: with every change that would make it fit.
+fn explain_misfit(problem: &Problem, error: &PlanError, format: Format) -> anyhow::Result<Verdict> {
+    let changes = explain::fitting_changes(&problem.request());
+    match format {
+        Format::Table => print(&fitting_changes_text(&error.to_string(), &changes, Screen::of_stdout()))?,
+        Format::Json => print_json(&json!({ "error": error.to_string(), "fits_with": changes }))?,
+    }
+    Ok(Verdict::Bad)
 }
 
 pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {

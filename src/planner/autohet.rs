@@ -21,6 +21,8 @@ mod stage_one;
 #[cfg(test)]
 mod tests;
 
+pub use shortage::fitting_changes;
+
 use super::baselines;
 use crate::plan::{JudgedPlan, PlanError, PlanRequest, PlannedIteration, Planner};
 use outer::Outer;

@@ -1,10 +1,12 @@
 //! Tables for people, never wider than the screen they are for.
 
+mod explanation;
 mod grid;
 mod plans;
 mod policies;
 mod statistics;
 
+pub use explanation::{explanation_text, fitting_changes_text};
 pub use plans::{comparison_table, plan_table};
 pub use policies::policy_table;
 pub use statistics::statistics_table;
