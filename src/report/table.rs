@@ -4,11 +4,13 @@ mod explanation;
 mod grid;
 mod plans;
 mod policies;
+mod ratios;
 mod statistics;
 
 pub use explanation::{explanation_text, fitting_changes_text};
 pub use plans::{comparison_table, plan_table};
 pub use policies::policy_table;
+pub(super) use ratios::ratio_table;
 pub use statistics::statistics_table;
 
 use std::io::IsTerminal;
