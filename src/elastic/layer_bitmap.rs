@@ -98,6 +98,17 @@ impl LayerBitmap {
         live.chain(self.saving.values_mut()).chain(self.disk.values_mut()).for_each(|sets| sets.remove_node(node));
     }
 
+    /// The node's disk can't be read: what it has of any checkpoint counts no longer.
+    pub fn forget_disk(&mut self, name: &str) {
+        let Some(node) = self.nodes.find(name) else { return };
+        self.disk.values_mut().for_each(|sets| sets.remove_node(node));
+    }
+
+    /// The object store's checkpoint of `step` can't be read.
+    pub fn forget_object_store(&mut self, step: u64) {
+        self.object_store.remove(&step);
+    }
+
     /// The plan's nodes have copied `step` to host memory and begin to write it, each what it holds to its disk, and
     /// all together one copy to the object store.
     pub fn begin_checkpoint(&mut self, plan: &Plan, step: u64) {

@@ -134,14 +134,12 @@ impl Grid {
 
     fn plan(&self, request: &PlanRequest, planner: &str, space: &Space) -> Plan {
         let execution = &space.points[0].execution;
-        let degree = self.units[0][0].gpus;
         Plan {
             schema_version: SCHEMA_VERSION,
             planner: planner.to_owned(),
             model: request.cost.model().name.clone(),
             global_batch_size: request.training.global_batch_size,
             micro_batch_size: execution.micro_batch_size,
-            tensor_parallel_size: degree,
             sequence_parallel: self.units.iter().flatten().any(|unit| unit.gpus > 1),
             recompute: execution.recompute,
             precision: execution.precision,
