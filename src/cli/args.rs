@@ -49,6 +49,19 @@ pub(super) enum Format {
     Json,
 }
 
+/// How a comparison is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ComparisonFormat {
+    /// For people.
+    Table,
+    /// For machines, with the plans.
+    Json,
+    /// For a document.
+    Markdown,
+    /// For a spreadsheet: a row for each planner.
+    Csv,
+}
+
 /// The training job: shared by replays and plans.
 #[derive(Debug, Default, Args)]
 pub(super) struct JobArgs {
@@ -183,8 +196,8 @@ pub(super) struct CompareArgs {
     #[arg(long = "planner", value_name = "NAMES", value_delimiter = ',')]
     pub(super) planners: Option<Vec<String>>,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(super) format: Format,
+    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
+    pub(super) format: ComparisonFormat,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,14 +1,14 @@
 //! `autohet-sim plan` and `autohet-sim compare`.
 
-use super::args::{CompareArgs, Format, PlanArgs};
+use super::args::{CompareArgs, ComparisonFormat, Format, PlanArgs};
 use super::problem::Problem;
 use super::{Verdict, files, job, print, print_json};
 use crate::explain;
 use crate::plan::PlanError;
 use crate::planner;
 use crate::report::{
-    ComparedPlanner, Screen, comparison_json, comparison_table, explanation_text, fitting_changes_text, perfetto_json,
-    plan_json, plan_table,
+    ComparedPlanner, Screen, comparison_csv, comparison_json, comparison_markdown, comparison_table, explanation_text,
+    fitting_changes_text, perfetto_json, plan_json, plan_table,
 };
 use crate::runtime::sim::simulate;
 use anyhow::anyhow;
@@ -89,8 +89,10 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
         })
         .collect();
     match args.format {
-        Format::Table => print(&comparison_table(&compared, Screen::of_stdout()))?,
-        Format::Json => print_json(&comparison_json(&compared))?,
+        ComparisonFormat::Table => print(&comparison_table(&compared, Screen::of_stdout()))?,
+        ComparisonFormat::Json => print_json(&comparison_json(&compared))?,
+        ComparisonFormat::Markdown => print(&comparison_markdown(&compared))?,
+        ComparisonFormat::Csv => print(&comparison_csv(&compared))?,
     }
     Ok(if plans.iter().any(|(_, planned)| planned.is_ok()) { Verdict::Good } else { Verdict::Bad })
 }
