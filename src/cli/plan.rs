@@ -1,33 +1,30 @@
 //! `autohet-sim plan` and `autohet-sim compare`.
 
-use super::args::{CompareArgs, Format, JobArgs, PlanArgs};
+use super::args::{CompareArgs, ComparisonFormat, Format, PlanArgs};
+use super::problem::Problem;
 use super::{Verdict, files, job, print, print_json};
-use crate::cluster::Cluster;
-use crate::cost::CostModel;
-use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
+use crate::explain;
+use crate::plan::PlanError;
 use crate::planner;
 use crate::report::{
-    ComparedPlanner, PlanReport, Screen, StageFootprint, comparison_json, comparison_table, perfetto_json, plan_json,
-    plan_table,
+    ComparedPlanner, Screen, comparison_csv, comparison_json, comparison_markdown, comparison_table, explanation_text,
+    fitting_changes_text, perfetto_json, plan_json, plan_table,
 };
-use crate::runtime::sim::{Simulator, simulate};
-use crate::scenario::Scenario;
+use crate::runtime::sim::simulate;
 use anyhow::anyhow;
+use serde_json::json;
 use std::path::Path;
-use std::time::Instant;
-
-/// A cluster and a job to plan.
-struct Problem {
-    cluster: Cluster,
-    cost: CostModel,
-    scenario: Scenario,
-}
 
 pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     files::check_distinct(&[("--out", args.out.as_deref()), ("--perfetto", args.perfetto.as_deref())])?;
     let planner = job::planner(&args.planner)?;
-    let problem = Problem::new(&args.cluster, &args.job)?;
-    let (planned, planning_s) = problem.plan(planner.as_ref())?;
+    let problem = Problem::new(&args.problem)?;
+    let (planned, planning_s) = match problem.plan(planner.as_ref()) {
+        Err(error) if args.explain && is_verdict(&error) => return explain_misfit(&problem, &error, args.format),
+        planned => planned?,
+    };
+    let explained =
+        args.explain.then(|| explain::explain(&problem.request(), planner.as_ref(), &planned)).transpose()?;
     let mut files = Vec::new();
     if let Some(path) = &args.out {
         files.push((path, planned.plan.to_json()));
@@ -40,10 +37,30 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     files::write_files(&files)?;
     let report = problem.report(&planned, planning_s);
     match args.format {
-        Format::Table => print(&plan_table(&report, Screen::of_stdout()))?,
-        Format::Json => print_json(&plan_json(&report))?,
+        Format::Table => {
+            let screen = Screen::of_stdout();
+            let explanation = explained.map(|explained| explanation_text(&explained, screen)).unwrap_or_default();
+            print(&(plan_table(&report, screen) + &explanation))?;
+        }
+        Format::Json => {
+            let mut json = plan_json(&report);
+            if let Some(explained) = explained {
+                json["explanation"] = serde_json::to_value(explained)?;
+            }
+            print_json(&json)?;
+        }
     }
     Ok(Verdict::Good)
+}
+
+/// Nothing fits, which is an answer too: with every change that would make it fit.
+fn explain_misfit(problem: &Problem, error: &PlanError, format: Format) -> anyhow::Result<Verdict> {
+    let changes = explain::fitting_changes(&problem.request());
+    match format {
+        Format::Table => print(&fitting_changes_text(&error.to_string(), &changes, Screen::of_stdout()))?,
+        Format::Json => print_json(&json!({ "error": error.to_string(), "fits_with": changes }))?,
+    }
+    Ok(Verdict::Bad)
 }
 
 pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
@@ -53,7 +70,7 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
         return Err(anyhow!("planner `{twice}` is named twice\nhint: name each planner once"));
     }
     let planners = names.iter().map(|name| job::planner(name)).collect::<anyhow::Result<Vec<_>>>()?;
-    let problem = Problem::new(&args.cluster, &args.job)?;
+    let problem = Problem::new(&args.problem)?;
     let mut plans = Vec::new();
     for planner in &planners {
         match problem.plan(planner.as_ref()) {
@@ -72,8 +89,10 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
         })
         .collect();
     match args.format {
-        Format::Table => print(&comparison_table(&compared, Screen::of_stdout()))?,
-        Format::Json => print_json(&comparison_json(&compared))?,
+        ComparisonFormat::Table => print(&comparison_table(&compared, Screen::of_stdout()))?,
+        ComparisonFormat::Json => print_json(&comparison_json(&compared))?,
+        ComparisonFormat::Markdown => print(&comparison_markdown(&compared))?,
+        ComparisonFormat::Csv => print(&comparison_csv(&compared))?,
     }
     Ok(if plans.iter().any(|(_, planned)| planned.is_ok()) { Verdict::Good } else { Verdict::Bad })
 }
@@ -81,36 +100,4 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
 /// Whether the error says that nothing fits, rather than that the question makes no sense.
 pub(super) fn is_verdict(error: &PlanError) -> bool {
     matches!(error, PlanError::DoesNotFit { .. })
-}
-
-impl Problem {
-    fn new(cluster: &str, args: &JobArgs) -> anyhow::Result<Self> {
-        let mut scenario = Scenario::default();
-        job::apply(args, &mut scenario);
-        scenario.check()?;
-        let cost = job::cost_model(&scenario)?;
-        let cluster = Cluster::from_argument(cluster, &job::node_defaults(&scenario.network))?;
-        Ok(Self { cluster, cost, scenario })
-    }
-
-    /// A plan and the wall-clock seconds that it took.
-    fn plan(&self, planner: &dyn Planner) -> Result<(PlannedIteration, f64), PlanError> {
-        let start = Instant::now();
-        let planned = planner.plan(&PlanRequest {
-            cluster: &self.cluster,
-            cost: &self.cost,
-            training: &self.scenario.training,
-            judge: &Simulator,
-        })?;
-        Ok((planned, start.elapsed().as_secs_f64()))
-    }
-
-    fn report<'a>(&self, planned: &'a PlannedIteration, planning_s: f64) -> PlanReport<'a> {
-        PlanReport {
-            planned,
-            footprints: StageFootprint::of_plan(&planned.plan, &self.cluster, &self.cost),
-            seq_length: self.cost.model().seq_length,
-            planning_s,
-        }
-    }
 }

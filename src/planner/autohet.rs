@@ -21,8 +21,10 @@ mod stage_one;
 #[cfg(test)]
 mod tests;
 
+pub use shortage::fitting_changes;
+
 use super::baselines;
-use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
+use crate::plan::{JudgedPlan, PlanError, PlanRequest, PlannedIteration, Planner};
 use outer::Outer;
 use rayon::prelude::*;
 
@@ -81,11 +83,8 @@ impl Planner for AutoHet {
         let outer = Outer::new(request, self.name())?;
         let mut plans = outer.best_plans(self.engine)?;
         plans.truncate(MAX_JUDGED);
-        let grids = if self.engine.tries_grids() {
-            baselines::most_promising(request, self.name(), &outer)?
-        } else {
-            Vec::new()
-        };
+        let grids =
+            if self.engine.tries_grids() { baselines::most_promising(request, self.name())? } else { Vec::new() };
         for plan in grids {
             if !plans.contains(&plan) {
                 plans.push(plan);
@@ -93,12 +92,12 @@ impl Planner for AutoHet {
         }
         // On all cores: a replay re-plans a hundred times, and this is most of it.
         let judged = plans.par_iter().map(|plan| judge.iteration_s(plan, cluster, cost));
-        let judged = judged.collect::<Result<Vec<f64>, _>>()?;
-        let best = judged.into_iter().zip(plans).min_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((predicted_iteration_s, plan)) = best else { return Err(shortage::explain(request)) };
-        debug_assert_eq!(plan.validate(cluster, cost), Ok(()));
-        let lower_bound_s = outer.lower_bound_s();
-        let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
-        Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap })
+        let times_s = judged.collect::<Result<Vec<f64>, _>>()?;
+        let judged = plans.into_iter().zip(times_s);
+        let judged = judged.map(|(plan, predicted_iteration_s)| JudgedPlan { plan, predicted_iteration_s }).collect();
+        let planned = PlannedIteration::best_of(judged, outer.lower_bound_s());
+        let planned = planned.ok_or_else(|| shortage::explain(request))?;
+        debug_assert_eq!(planned.plan.validate(cluster, cost), Ok(()));
+        Ok(planned)
     }
 }

@@ -3,7 +3,9 @@
 mod bad_input;
 mod contract;
 mod determinism;
+mod explain;
 mod replay_properties;
+mod reproduce;
 #[cfg(all(feature = "burn-cpu", target_os = "linux"))]
 mod run;
 mod scenarios;
