@@ -4,6 +4,7 @@
 //! stands there.
 
 mod check;
+mod one_or_many;
 
 use crate::cost::CostSettings;
 use crate::elastic::checkpoint::CheckpointSettings;
@@ -22,9 +23,9 @@ pub struct Scenario {
     pub model: String,
     /// Policies to replay, side by side.
     pub policies: Vec<String>,
-    /// File of measured layer times, which replace the estimate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<PathBuf>,
+    /// Files of measured layer times, or folders of them, which replace the estimate; one of them may stand by itself.
+    #[serde(with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    pub profile: Vec<PathBuf>,
     /// Who wrote this file; absent where a person did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written_by: Option<WrittenBy>,
@@ -132,7 +133,7 @@ impl Default for Scenario {
         Self {
             model: "gpt3-6.7b".into(),
             policies: policies::NAMES.map(str::to_owned).to_vec(),
-            profile: None,
+            profile: Vec::new(),
             written_by: None,
             trace: TraceSettings::default(),
             network: NetworkSettings::default(),

@@ -58,9 +58,9 @@ pub(super) struct JobArgs {
     /// Number format of the matrix products [default: fp16]
     #[arg(long, value_parser = parse_precision, value_name = "fp32|fp16|bf16")]
     pub(super) precision: Option<Precision>,
-    /// JSON file of measured layer times, which replace the estimate
-    #[arg(long, value_name = "FILE")]
-    pub(super) profile: Option<PathBuf>,
+    /// JSON file of measured layer times, which replace the estimate, or a folder of such files; may be repeated
+    #[arg(long, value_name = "FILE|FOLDER")]
+    pub(super) profile: Vec<PathBuf>,
     /// Bandwidth of each node's network interface [default: 100]
     #[arg(long, value_name = "GBIT", allow_negative_numbers = true)]
     pub(super) nic_gbit_per_s: Option<f64>,

@@ -139,6 +139,20 @@ impl Scenario {
                 1.0,
                 8.0,
             ),
+            (
+                "cost.profiled_bytes_per_parameter",
+                cost.profiled_bytes_per_parameter,
+                usual.profiled_bytes_per_parameter,
+                0.0,
+                128.0,
+            ),
+            (
+                "cost.profiled_tensor_parallel_reserve_bytes",
+                cost.profiled_tensor_parallel_reserve_bytes,
+                usual.profiled_tensor_parallel_reserve_bytes,
+                0.0,
+                1e12,
+            ),
         ];
         bytes.into_iter().try_for_each(|(key, value, default, least, most)| {
             Number::new(key, value as f64, default as f64).within(least, most)

@@ -129,6 +129,8 @@ fn measure_point(
         embedding: measured(&steps, |block| block == Block::Embedding),
         head: measured(&steps, |block| block == Block::Head),
         optimizer_s_per_parameter: optimizer_step_s(&job, &steps).map(|seconds| seconds / held as f64),
+        optimizer_step_s: None,
+        blocks: Vec::new(),
     })
 }
 
@@ -186,6 +188,8 @@ mod tests {
                 embedding: None,
                 head: Some(Measured { forward_s: backward_s, backward_s: forward_s }),
                 optimizer_s_per_parameter: Some(latency_s),
+                optimizer_step_s: None,
+                blocks: Vec::new(),
             }],
             links: Some(MeasuredLinks {
                 dispatch_s: 0.0,

@@ -53,7 +53,9 @@ fn optional_keys_are_keys() {
     let text = std::fs::read_to_string(path()).unwrap();
     let all = OPTIONAL.iter().fold(text, |text, key| text.replace(&format!("# {key} = "), &format!("{key} = ")));
     let scenario = Scenario::parse(&all, "all").unwrap();
-    assert!(scenario.profile.is_some() && scenario.trace.gpu_type.is_some() && scenario.trace.gpus_per_node.is_some());
+    assert!(
+        !scenario.profile.is_empty() && scenario.trace.gpu_type.is_some() && scenario.trace.gpus_per_node.is_some()
+    );
     let options = scenario.trace.read_options();
     assert!(options.format.is_some() && options.time_unit.is_some() && options.polarity.is_some());
     assert!(options.which_node.is_some());

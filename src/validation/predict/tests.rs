@@ -27,6 +27,8 @@ fn cost(model: &ModelSpec) -> CostModel {
         embedding: ends,
         head: ends,
         optimizer_s_per_parameter: Some(1e-9),
+        optimizer_step_s: None,
+        blocks: Vec::new(),
     };
     let file = ProfileFile { schema_version: 1, model: model.name.clone(), entries: vec![entry], links: Some(HOST) };
     let profile = LayerProfile::from_entries(file, "test").unwrap();
