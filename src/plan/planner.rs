@@ -74,6 +74,29 @@ pub struct PlannedIteration {
     pub lower_bound_s: f64,
     /// `(predicted - bound) / bound`.
     pub gap: f64,
+    /// The other plans that were executed before this one was chosen, the fastest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<JudgedPlan>,
+}
+
+/// A plan that has been executed in simulated time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JudgedPlan {
+    /// The plan.
+    pub plan: Plan,
+    /// Seconds of one iteration, by the simulator.
+    pub predicted_iteration_s: f64,
+}
+
+impl PlannedIteration {
+    /// The fastest of these plans, the first of equals, with the others as its alternatives; `None` of none.
+    pub fn best_of(mut judged: Vec<JudgedPlan>, lower_bound_s: f64) -> Option<Self> {
+        judged.sort_by(|a, b| a.predicted_iteration_s.total_cmp(&b.predicted_iteration_s));
+        let mut judged = judged.into_iter();
+        let JudgedPlan { plan, predicted_iteration_s } = judged.next()?;
+        let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
+        Some(Self { plan, predicted_iteration_s, lower_bound_s, gap, alternatives: judged.collect() })
+    }
 }
 
 /// Why there is no plan.

@@ -108,3 +108,18 @@ fn bad_files_are_refused_with_their_place() {
     let unknown = plan().to_json().replace("\"planner\"", "\"colour\": 1, \"planner\"");
     assert!(Plan::from_json(&unknown, "plan.json").unwrap_err().to_string().contains("colour"));
 }
+
+#[test]
+fn the_fastest_of_the_judged_plans_is_the_plan_and_the_others_its_alternatives() {
+    let judged = |name: &str, predicted_iteration_s| JudgedPlan {
+        plan: Plan { planner: name.to_owned(), ..plan() },
+        predicted_iteration_s,
+    };
+    let all = vec![judged("slow", 3.0), judged("fast", 2.0), judged("as fast", 2.0)];
+    let planned = PlannedIteration::best_of(all, 1.6).unwrap();
+    assert_eq!((planned.plan.planner.as_str(), planned.predicted_iteration_s), ("fast", 2.0));
+    assert!((planned.gap - 0.25).abs() < 1e-12);
+    let others: Vec<&str> = planned.alternatives.iter().map(|other| other.plan.planner.as_str()).collect();
+    assert_eq!(others, ["as fast", "slow"]);
+    assert_eq!(PlannedIteration::best_of(Vec::new(), 1.6), None);
+}

@@ -22,7 +22,7 @@ mod stage_one;
 mod tests;
 
 use super::baselines;
-use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
+use crate::plan::{JudgedPlan, PlanError, PlanRequest, PlannedIteration, Planner};
 use outer::Outer;
 use rayon::prelude::*;
 
@@ -93,12 +93,12 @@ impl Planner for AutoHet {
         }
         // On all cores: a replay re-plans a hundred times, and this is most of it.
         let judged = plans.par_iter().map(|plan| judge.iteration_s(plan, cluster, cost));
-        let judged = judged.collect::<Result<Vec<f64>, _>>()?;
-        let best = judged.into_iter().zip(plans).min_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((predicted_iteration_s, plan)) = best else { return Err(shortage::explain(request)) };
-        debug_assert_eq!(plan.validate(cluster, cost), Ok(()));
-        let lower_bound_s = outer.lower_bound_s();
-        let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
-        Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap })
+        let times_s = judged.collect::<Result<Vec<f64>, _>>()?;
+        let judged = plans.into_iter().zip(times_s);
+        let judged = judged.map(|(plan, predicted_iteration_s)| JudgedPlan { plan, predicted_iteration_s }).collect();
+        let planned = PlannedIteration::best_of(judged, outer.lower_bound_s());
+        let planned = planned.ok_or_else(|| shortage::explain(request))?;
+        debug_assert_eq!(planned.plan.validate(cluster, cost), Ok(()));
+        Ok(planned)
     }
 }

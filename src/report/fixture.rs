@@ -43,7 +43,8 @@ pub(super) fn planned(with_v100: bool) -> PlannedIteration {
         schedule: ScheduleKind::OneForwardOneBackward,
         replicas: if with_v100 { vec![deep, flat] } else { vec![deep] },
     };
-    PlannedIteration { plan, predicted_iteration_s, lower_bound_s: predicted_iteration_s / 1.25, gap: 0.25 }
+    let lower_bound_s = predicted_iteration_s / 1.25;
+    PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap: 0.25, alternatives: Vec::new() }
 }
 
 fn segment(seconds: (u64, u64), phase: Phase, plan: Option<usize>, iterations: u64) -> Segment {

@@ -1,7 +1,9 @@
 //! What the grid planners share: the devices in rows, the price of a grid, the choice among grids.
 
 use crate::cluster::Cluster;
-use crate::plan::{Plan, PlanError, PlanRequest, PlannedIteration, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
+use crate::plan::{
+    JudgedPlan, Plan, PlanError, PlanRequest, PlannedIteration, Replica, SCHEMA_VERSION, ScheduleKind, Stage,
+};
 use crate::planner::autohet::outer::Outer;
 use crate::planner::autohet::setting::{Ends, Setting, same_class};
 use crate::planner::autohet::shortage;
@@ -137,17 +139,12 @@ pub(super) fn best_over(
         return Err(PlanError::EmptyCluster);
     }
     let outer = Outer::new(request, planner)?;
-    let mut best: Option<(f64, Plan)> = None;
+    let mut judged = Vec::new();
     for (_, plan) in most_promising(request, planner, &outer, grids)? {
-        let time_s = judge.iteration_s(&plan, cluster, cost)?;
-        if best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s) {
-            best = Some((time_s, plan));
-        }
+        let predicted_iteration_s = judge.iteration_s(&plan, cluster, cost)?;
+        judged.push(JudgedPlan { plan, predicted_iteration_s });
     }
-    let (predicted_iteration_s, plan) = best.ok_or_else(|| shortage::explain(request))?;
-    let lower_bound_s = outer.lower_bound_s();
-    let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
-    Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap })
+    PlannedIteration::best_of(judged, outer.lower_bound_s()).ok_or_else(|| shortage::explain(request))
 }
 
 /// The grids that are worth executing with their seconds by the closed form, the best first.
