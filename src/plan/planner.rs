@@ -61,6 +61,17 @@ impl Default for TrainingSettings {
 pub trait Judge: Sync {
     /// Seconds of one iteration.
     fn iteration_s(&self, plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<f64, CostError>;
+
+    /// Name on the command line and in reports.
+    fn name(&self) -> &'static str {
+        "simulator"
+    }
+
+    /// What judging a plan takes, in passes that are executed: what a search is bounded by, since it has no clock.
+    fn work(&self, plan: &Plan) -> u64 {
+        let passes = |replica: &super::Replica| u64::from(replica.micro_batches) * 2 * replica.stages.len() as u64;
+        1 + plan.replicas.iter().map(passes).sum::<u64>()
+    }
 }
 
 /// A plan and what is known about it.
