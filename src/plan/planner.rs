@@ -67,6 +67,11 @@ pub trait Judge: Sync {
         "simulator"
     }
 
+    /// Whether it is a closed form, cheap enough to rank plans by itself.
+    fn is_closed_form(&self) -> bool {
+        false
+    }
+
     /// What judging a plan takes, in passes that are executed: what a search is bounded by, since it has no clock.
     fn work(&self, plan: &Plan) -> u64 {
         let passes = |replica: &super::Replica| u64::from(replica.micro_batches) * 2 * replica.stages.len() as u64;

@@ -15,6 +15,7 @@ pub mod grouping;
 mod mapping;
 pub(in crate::planner) mod outer;
 mod pipeline;
+pub mod polish;
 pub(in crate::planner) mod setting;
 pub(in crate::planner) mod shortage;
 mod stage_one;
@@ -22,12 +23,19 @@ mod stage_one;
 mod tests;
 
 use super::baselines;
-use crate::plan::{JudgedPlan, PlanError, PlanRequest, PlannedIteration, Planner};
+use crate::cost::CostError;
+use crate::plan::{Judge, JudgedPlan, Plan, PlanError, PlanRequest, PlannedIteration, Planner};
 use outer::Outer;
+use polish::PolishBudget;
 use rayon::prelude::*;
 
 /// Most plans of its own that are executed before one is returned.
 const MAX_JUDGED: usize = 3;
+
+/// What the last step may do where the judge is a closed form.
+const RANKED_BY_CLOSED_FORM: PolishBudget = PolishBudget { work: 0, ranked: 60_000 };
+/// What it may do where plans are executed: about as much as everything before it.
+const EXECUTED: PolishBudget = PolishBudget { work: 1_000_000, ranked: 2_000 };
 
 /// The planner. `AutoHet::default()` uses SCIP where it's compiled in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,6 +70,14 @@ impl Engine {
         }
     }
 
+    /// What the last step may do: nothing where milliseconds count.
+    fn polish_budget(self, judge: &dyn Judge) -> Option<PolishBudget> {
+        if !self.tries_grids() {
+            return None;
+        }
+        Some(if judge.is_closed_form() { RANKED_BY_CLOSED_FORM } else { EXECUTED })
+    }
+
     #[cfg(feature = "scip")]
     fn uses_scip(self) -> bool {
         matches!(self, Self::Auto | Self::Scip)
@@ -74,7 +90,7 @@ impl Planner for AutoHet {
     }
 
     fn plan(&self, request: &PlanRequest) -> Result<PlannedIteration, PlanError> {
-        let PlanRequest { cluster, cost, judge, .. } = *request;
+        let PlanRequest { cluster, judge, .. } = *request;
         if cluster.nodes.iter().all(|node| node.gpu_count == 0) {
             return Err(PlanError::EmptyCluster);
         }
@@ -91,14 +107,33 @@ impl Planner for AutoHet {
                 plans.push(plan);
             }
         }
-        // On all cores: a replay re-plans a hundred times, and this is most of it.
-        let judged = plans.par_iter().map(|plan| judge.iteration_s(plan, cluster, cost));
-        let times_s = judged.collect::<Result<Vec<f64>, _>>()?;
-        let judged = plans.into_iter().zip(times_s);
-        let judged = judged.map(|(plan, predicted_iteration_s)| JudgedPlan { plan, predicted_iteration_s }).collect();
+        let mut judged = judge_all(request, plans)?;
+        if let Some(budget) = self.engine.polish_budget(judge) {
+            judged = polish::polish(request, judged, budget);
+        }
+        judged.retain(|judged| judged.predicted_iteration_s.is_finite());
         let planned = PlannedIteration::best_of(judged, outer.lower_bound_s());
         let planned = planned.ok_or_else(|| shortage::explain(request))?;
-        debug_assert_eq!(planned.plan.validate(cluster, cost), Ok(()));
+        debug_assert_eq!(planned.plan.validate(cluster, request.cost), Ok(()));
         Ok(planned)
+    }
+}
+
+/// The plans with the judge's word on them. What a closed form knows nothing of is left out, unless that is all of them.
+fn judge_all(request: &PlanRequest, plans: Vec<Plan>) -> Result<Vec<JudgedPlan>, PlanError> {
+    let PlanRequest { cluster, cost, judge, .. } = *request;
+    // On all cores: a replay re-plans a hundred times, and this is most of it.
+    let times_s: Vec<_> = plans.par_iter().map(|plan| judge.iteration_s(plan, cluster, cost)).collect();
+    let (mut judged, mut unknown) = (Vec::new(), None);
+    for (plan, time_s) in plans.into_iter().zip(times_s) {
+        match time_s {
+            Ok(predicted_iteration_s) => judged.push(JudgedPlan { plan, predicted_iteration_s }),
+            Err(error @ CostError::Judge { .. }) => unknown = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match unknown {
+        Some(error) if judged.is_empty() => Err(error.into()),
+        _ => Ok(judged),
     }
 }

@@ -7,7 +7,7 @@ use crate::cost::communication::{ring_all_reduce_s, transfer_s};
 use crate::cost::{BlockCost, CostError, CostModel};
 use crate::ids::{LayerId, NodeId};
 use crate::model::Block;
-use crate::plan::{Plan, Replica};
+use crate::plan::{Plan, PlanRequest, Replica};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -46,6 +46,19 @@ pub fn iteration_s(plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<f
         times.optimizer_s.iter().zip(reduced_s).map(|(step_s, reduced_s)| step_s + reduced_s).fold(0.0, f64::max)
     };
     Ok(replicas.iter().zip(&reduced_s).map(step).fold(0.0, f64::max))
+}
+
+/// What candidates are ranked by: the request's judge where that is a closed form itself, else [`iteration_s`]. Infinite
+/// where such a judge has no figures for the plan: it isn't in that judge's space.
+pub fn rank_s(plan: &Plan, request: &PlanRequest) -> Result<f64, CostError> {
+    let PlanRequest { cluster, cost, judge, .. } = *request;
+    if !judge.is_closed_form() {
+        return iteration_s(plan, cluster, cost);
+    }
+    match judge.iteration_s(plan, cluster, cost) {
+        Err(CostError::Judge { .. }) => Ok(f64::INFINITY),
+        judged => judged,
+    }
 }
 
 /// When each stage of each replica has reduced its last gradient.

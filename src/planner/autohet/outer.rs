@@ -173,7 +173,7 @@ impl<'a> Outer<'a> {
         let mut best: Option<(f64, Plan)> = None;
         for neighbours in [Neighbours::Stages, Neighbours::Replicas] {
             let Some(plan) = realise(&job, search, &candidate.replicas, neighbours) else { continue };
-            let time_s = estimate::iteration_s(&plan, cluster, cost)?;
+            let time_s = estimate::rank_s(&plan, self.request)?;
             if best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s) {
                 best = Some((time_s, plan));
             }

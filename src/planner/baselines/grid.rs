@@ -170,7 +170,7 @@ pub(super) fn most_promising(
     for (_, index, grid) in &ranked {
         let plan = grid.plan(request, planner, &outer.settings()[*index]);
         if plan.validate(cluster, cost).is_ok() {
-            plans.push((estimate::iteration_s(&plan, cluster, cost)?, plan));
+            plans.push((estimate::rank_s(&plan, request)?, plan));
         }
     }
     plans.sort_by(|a, b| a.0.total_cmp(&b.0));
