@@ -3,6 +3,7 @@
 pub mod autohet;
 pub mod baselines;
 pub mod estimate;
+mod ranking;
 pub mod sailor;
 #[cfg(feature = "scip")]
 pub mod scip;

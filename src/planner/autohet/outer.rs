@@ -8,7 +8,7 @@ use super::setting::{Setting, executions};
 use super::shortage::one_replica_that_fits;
 use super::stage_one;
 use crate::plan::{Plan, PlanError, PlanRequest};
-use crate::planner::estimate;
+use crate::planner::ranking;
 
 /// Points of the enumeration whose groupings are improved.
 const MAX_IMPROVED: usize = 4;
@@ -110,7 +110,8 @@ impl<'a> Outer<'a> {
         }
         plans.sort_by(|a, b| a.0.total_cmp(&b.0));
         // Few are executed, so plans of one kind shouldn't crowd out the others: the best of each kind come first.
-        let kind = |plan: &Plan| (plan.execution(), plan.replicas.len());
+        let kind =
+            |plan: &Plan| (plan.tensor_parallel_sizes(), plan.micro_batch_size, plan.recompute, plan.replicas.len());
         let mut kinds = Vec::new();
         let (mut firsts, mut others) = (Vec::new(), Vec::new());
         for (_, plan) in plans {
@@ -173,7 +174,7 @@ impl<'a> Outer<'a> {
         let mut best: Option<(f64, Plan)> = None;
         for neighbours in [Neighbours::Stages, Neighbours::Replicas] {
             let Some(plan) = realise(&job, search, &candidate.replicas, neighbours) else { continue };
-            let time_s = estimate::rank_s(&plan, self.request)?;
+            let time_s = ranking::rank_s(&plan, self.request)?;
             if best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s) {
                 best = Some((time_s, plan));
             }

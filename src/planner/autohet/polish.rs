@@ -4,7 +4,7 @@
 //! out by trying: it gives a stage another degree or kind of GPU, splits, merges and swaps stages, changes the number of
 //! replicas, micro-batch size and recomputation, deals the layers anew, and moves them one by one. Where the judge is a
 //! closed form it ranks all of these itself; of those that the simulator would execute, the closed form of
-//! [`estimate`] picks the few that are worth it.
+//! [`estimate`](crate::planner::estimate) picks the few that are worth it.
 //!
 //! It has no clock: its work is counted ([`Judge::work`](crate::plan::Judge::work)), so that the same request gives the
 //! same plan.
@@ -17,7 +17,7 @@ mod shape;
 mod tests;
 
 use crate::plan::{JudgedPlan, Plan, PlanRequest};
-use crate::planner::estimate;
+use crate::planner::ranking;
 use place::Neighbours;
 use rayon::prelude::*;
 use shape::{Shape, World};
@@ -164,7 +164,7 @@ impl Search<'_> {
     /// What a plan is ranked by; infinite where it has no price.
     fn rank_s(&self, plan: &Plan) -> f64 {
         let request = self.world.request;
-        estimate::rank_s(plan, request).unwrap_or(f64::INFINITY)
+        ranking::rank_s(plan, request).unwrap_or(f64::INFINITY)
     }
 
     /// The plan with the judge's word on it; `None` where the work is done.

@@ -7,7 +7,7 @@ use crate::plan::{
 use crate::planner::autohet::outer::Outer;
 use crate::planner::autohet::setting::{Ends, Setting, same_class};
 use crate::planner::autohet::shortage;
-use crate::planner::estimate;
+use crate::planner::ranking;
 
 /// Grids that are priced with gradient synchronisation and real links.
 const MAX_ESTIMATED: usize = 24;
@@ -64,7 +64,6 @@ impl Grid {
             model: request.cost.model().name.clone(),
             global_batch_size: request.training.global_batch_size,
             micro_batch_size: execution.micro_batch_size,
-            tensor_parallel_size: execution.tensor_parallel_size,
             sequence_parallel: execution.sequence_parallel,
             recompute: execution.recompute,
             precision: execution.precision,
@@ -170,7 +169,7 @@ pub(super) fn most_promising(
     for (_, index, grid) in &ranked {
         let plan = grid.plan(request, planner, &outer.settings()[*index]);
         if plan.validate(cluster, cost).is_ok() {
-            plans.push((estimate::rank_s(&plan, request)?, plan));
+            plans.push((ranking::rank_s(&plan, request)?, plan));
         }
     }
     plans.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -71,7 +71,6 @@ fn plan(cluster: &Cluster, model: &str, micro_batch_size: u32, shapes: &[Shape])
         model: model.to_owned(),
         global_batch_size: micro_batches * micro_batch_size,
         micro_batch_size,
-        tensor_parallel_size: replicas[0].stages[0].gpus.len() as u32,
         sequence_parallel: false,
         recompute: Recompute::None,
         precision: Precision::Fp32,

@@ -67,7 +67,6 @@ impl World<'_> {
             model: self.request.cost.model().name.clone(),
             global_batch_size: training.global_batch_size,
             micro_batch_size: shape.micro_batch_size,
-            tensor_parallel_size: shape.groups[0].stages[0].degree,
             sequence_parallel: shape.groups.iter().flat_map(|group| &group.stages).any(|stage| stage.degree > 1),
             recompute: shape.recompute,
             precision: training.precision,
