@@ -4,6 +4,7 @@ mod args;
 mod files;
 mod job;
 mod plan;
+mod problem;
 mod replay;
 #[cfg(feature = "burn-cpu")]
 mod run;

@@ -1,10 +1,14 @@
-//! Everything that is in force in a replay, in one file: what `--scenario` reads and what `resolved.toml` records.
+//! Everything that is in force in a replay, in one file: what `--scenario` reads and what `resolved.toml` records. A plan has
+//! a part of it: the cluster, the model, the training job, the network.
 //!
 //! Nothing in a replay is random, so a scenario has no seed: the randomness is in the trace, and its generator's seed
 //! stands there.
 
 mod check;
+mod file;
 mod one_or_many;
+
+pub use file::ScenarioFile;
 
 use crate::cost::CostSettings;
 use crate::elastic::checkpoint::CheckpointSettings;
@@ -15,12 +19,15 @@ use crate::trace::{Polarity, ReadOptions, TimeUnit, TraceFormat, WhichNode};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// A replay's inputs. Every key has a default except the trace.
+/// A replay's inputs, or a plan's. Every key has a default except the trace and the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
     /// Name of the model preset.
     pub model: String,
+    /// Nodes to plan for, in the mix notation or as a cluster file; a replay has those of its trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// Policies to replay, side by side.
     pub policies: Vec<String>,
     /// Files of measured layer times, or folders of them, which replace the estimate; one of them may stand by itself.
@@ -126,12 +133,27 @@ pub enum ScenarioError {
         /// What to do.
         hint: String,
     },
+    /// The same, in a file.
+    #[error("{place}: `{key}` is `{value}`, expected {expected}\nhint: {hint}")]
+    Placed {
+        /// The file and the line.
+        place: String,
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What it can be.
+        expected: String,
+        /// What to do.
+        hint: String,
+    },
 }
 
 impl Default for Scenario {
     fn default() -> Self {
         Self {
             model: "gpt3-6.7b".into(),
+            cluster: None,
             policies: policies::NAMES.map(str::to_owned).to_vec(),
             profile: Vec::new(),
             written_by: None,

@@ -127,19 +127,30 @@ The cluster is written nodes × GPUs × type, joined by `+`, or as a TOML file o
 Examples:
   autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b --global-batch-size 512
   autohet-sim plan --cluster 3x8xV100-16 --model gpt3-1.3b --format json
-  autohet-sim plan --cluster cluster.toml --model llama-7b --planner whale --out plan.json";
+  autohet-sim plan --cluster cluster.toml --model llama-7b --planner whale --out plan.json
+  autohet-sim plan --scenario scenarios/paper-llama-7b-5a100-3h20.toml --explain";
+
+/// What is planned: shared by `plan` and `compare`.
+#[derive(Debug, Args)]
+pub(super) struct ProblemArgs {
+    /// Nodes to plan for: 2x8xA100-80+4x8xH20, or a TOML file
+    #[arg(long, value_name = "MIX|FILE", required_unless_present = "scenario")]
+    pub(super) cluster: Option<String>,
+    /// TOML file with cluster, model and settings; other options go before it
+    #[arg(long, value_name = "FILE")]
+    pub(super) scenario: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) job: JobArgs,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = PLAN_EXAMPLES)]
 pub(super) struct PlanArgs {
-    /// Nodes to plan for: 2x8xA100-80+4x8xH20, or a TOML file
-    #[arg(long, value_name = "MIX|FILE")]
-    pub(super) cluster: String,
+    #[command(flatten)]
+    pub(super) problem: ProblemArgs,
     /// Planner
     #[arg(long, value_name = "NAME", default_value = "autohet")]
     pub(super) planner: String,
-    #[command(flatten)]
-    pub(super) job: JobArgs,
     /// Also write the plan file, to use the plan again
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
@@ -154,19 +165,17 @@ pub(super) struct PlanArgs {
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   autohet-sim compare --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b
+  autohet-sim compare --scenario scenarios/paper-llama-7b-5a100-3h20.toml
   autohet-sim compare --cluster 1x8xA100-40+2x8xV100-16 --model gpt3-1.3b --planner autohet,whale --format json";
 
 #[derive(Debug, Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub(super) struct CompareArgs {
-    /// Nodes to plan for: 2x8xA100-80+4x8xH20, or a TOML file
-    #[arg(long, value_name = "MIX|FILE")]
-    pub(super) cluster: String,
+    #[command(flatten)]
+    pub(super) problem: ProblemArgs,
     /// Planners [default: all]
     #[arg(long = "planner", value_name = "NAMES", value_delimiter = ',')]
     pub(super) planners: Option<Vec<String>>,
-    #[command(flatten)]
-    pub(super) job: JobArgs,
     /// What to print on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,

@@ -97,11 +97,8 @@ impl Planner for AutoHet {
         let outer = Outer::new(request, self.name())?;
         let mut plans = outer.best_plans(self.engine)?;
         plans.truncate(MAX_JUDGED);
-        let grids = if self.engine.tries_grids() {
-            baselines::most_promising(request, self.name(), &outer)?
-        } else {
-            Vec::new()
-        };
+        let grids =
+            if self.engine.tries_grids() { baselines::most_promising(request, self.name())? } else { Vec::new() };
         for plan in grids {
             if !plans.contains(&plan) {
                 plans.push(plan);

@@ -4,7 +4,8 @@ use autohet::scenario::{Scenario, TraceSettings};
 use std::path::{Path, PathBuf};
 
 /// Keys without a default, which stand there as comments.
-const OPTIONAL: [&str; 8] = [
+const OPTIONAL: [&str; 9] = [
+    "cluster",
     "profile",
     "trace_format",
     "time_unit",

@@ -75,11 +75,6 @@ impl<'a> Outer<'a> {
         Ok(Self { request, planner, settings, points })
     }
 
-    /// The settings, in the order of the enumeration.
-    pub fn settings(&self) -> &[Setting] {
-        &self.settings
-    }
-
     /// No plan of the whole enumeration is faster.
     pub fn lower_bound_s(&self) -> f64 {
         let mut least_s = f64::INFINITY;
