@@ -95,6 +95,31 @@ pub struct NetworkSettings {
     pub nic_gbit_per_s: f64,
     /// Latency.
     pub nic_latency_us: f64,
+    /// What single flows reach, by GPU type of their nodes; the interface is their only limit where a type isn't named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowSettings>,
+}
+
+/// What a single flow between nodes of one GPU type reaches, by the size of its messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowSettings {
+    /// GPU type, by any of its names.
+    pub gpu_type: String,
+    /// `a`, `b` and `c` of [`FlowCurve`](crate::cluster::FlowCurve).
+    pub gbyte_per_s: [f64; 3],
+    /// Smallest message that was measured.
+    pub from_bytes: f64,
+    /// Largest message that was measured.
+    pub to_bytes: f64,
+}
+
+impl FlowSettings {
+    /// The curve.
+    pub fn curve(&self) -> crate::cluster::FlowCurve {
+        let Self { gbyte_per_s, from_bytes, to_bytes, .. } = *self;
+        crate::cluster::FlowCurve { gbyte_per_s, from_bytes, to_bytes }
+    }
 }
 
 /// Why a scenario can't be used.
@@ -170,7 +195,7 @@ impl Default for Scenario {
 impl Default for NetworkSettings {
     fn default() -> Self {
         let nic = crate::cluster::NodeDefaults::default().nic;
-        Self { nic_gbit_per_s: nic.bytes_per_s * 8.0 / 1e9, nic_latency_us: nic.latency_s * 1e6 }
+        Self { nic_gbit_per_s: nic.bytes_per_s * 8.0 / 1e9, nic_latency_us: nic.latency_s * 1e6, flows: Vec::new() }
     }
 }
 

@@ -4,7 +4,7 @@ use autohet::scenario::{Scenario, TraceSettings};
 use std::path::{Path, PathBuf};
 
 /// Keys without a default, which stand there as comments.
-const OPTIONAL: [&str; 9] = [
+const OPTIONAL: [&str; 10] = [
     "cluster",
     "profile",
     "trace_format",
@@ -13,6 +13,7 @@ const OPTIONAL: [&str; 9] = [
     "which_node",
     "gpu_type",
     "gpus_per_node",
+    "flows",
     "object_store_total_bytes_per_s",
 ];
 
