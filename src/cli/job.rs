@@ -1,7 +1,7 @@
 //! From arguments to the objects that the library works with.
 
 use super::args::{JobArgs, ReadingArgs};
-use crate::cluster::{Link, NodeDefaults};
+use crate::cluster::{GpuSpec, Link, NodeDefaults};
 use crate::cost::CostModel;
 use crate::model::ModelSpec;
 use crate::plan::Planner;
@@ -46,7 +46,10 @@ pub(super) fn cost_model(scenario: &Scenario) -> anyhow::Result<CostModel> {
 /// What nodes have where neither trace nor cluster file says.
 pub(super) fn node_defaults(network: &NetworkSettings) -> NodeDefaults {
     let nic = Link::from_gbit_per_s(network.nic_gbit_per_s, network.nic_latency_us * 1e-6);
-    NodeDefaults { nic, ..NodeDefaults::default() }
+    // Checked with the scenario.
+    let named = |gpu_type: &str| GpuSpec::lookup(gpu_type).map_or_else(|_| gpu_type.to_owned(), |gpu| gpu.name.clone());
+    let flows = network.flows.iter().map(|flow| (named(&flow.gpu_type), flow.curve())).collect();
+    NodeDefaults { nic, flows, ..NodeDefaults::default() }
 }
 
 /// The planner of this name.

@@ -140,6 +140,24 @@ pub enum PlanError {
         /// The smallest change that would help.
         hint: String,
     },
+    /// Prices decide, and a node has none.
+    #[error(
+        "node `{node}` has no price\nhint: add `price_usd_per_hour` to the `[[nodes]]` table of `{gpu_type}` in the cluster file"
+    )]
+    NoPrice {
+        /// Name of the node.
+        node: String,
+        /// Its GPU type.
+        gpu_type: String,
+    },
+    /// Plans fit, but none keeps within the limits.
+    #[error(
+        "no plan keeps within the limits: {reason}\nhint: loosen `--min-tokens-per-s` or `--max-usd-per-hour`, or offer other nodes"
+    )]
+    Unmet {
+        /// What is wanted and what was found.
+        reason: String,
+    },
     /// A cost could not be computed.
     #[error(transparent)]
     Cost(#[from] CostError),

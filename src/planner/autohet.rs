@@ -22,20 +22,18 @@ mod stage_one;
 #[cfg(test)]
 mod tests;
 
-use super::baselines;
-use crate::cost::CostError;
-use crate::plan::{Judge, JudgedPlan, Plan, PlanError, PlanRequest, PlannedIteration, Planner};
+use super::{baselines, ranking};
+use crate::plan::{Judge, PlanError, PlanRequest, PlannedIteration, Planner};
 use outer::Outer;
 use polish::PolishBudget;
-use rayon::prelude::*;
 
 /// Most plans of its own that are executed before one is returned.
 const MAX_JUDGED: usize = 3;
 
 /// What the last step may do where the judge is a closed form.
-const RANKED_BY_CLOSED_FORM: PolishBudget = PolishBudget { work: 0, ranked: 60_000 };
+const RANKED_BY_CLOSED_FORM: PolishBudget = PolishBudget { work: 0, ranked_gpus: 20_000_000, unlike_degrees: true };
 /// What it may do where plans are executed: about as much as everything before it.
-const EXECUTED: PolishBudget = PolishBudget { work: 1_000_000, ranked: 2_000 };
+const EXECUTED: PolishBudget = PolishBudget { work: 500_000, ranked_gpus: 100_000, unlike_degrees: false };
 
 /// The planner. `AutoHet::default()` uses SCIP where it's compiled in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,33 +102,13 @@ impl Planner for AutoHet {
                 plans.push(plan);
             }
         }
-        let mut judged = judge_all(request, plans)?;
+        let mut judged = ranking::judge_all(request, plans)?;
         if let Some(budget) = self.engine.polish_budget(judge) {
             judged = polish::polish(request, judged, budget);
         }
-        judged.retain(|judged| judged.predicted_iteration_s.is_finite());
         let planned = PlannedIteration::best_of(judged, outer.lower_bound_s());
         let planned = planned.ok_or_else(|| shortage::explain(request))?;
         debug_assert_eq!(planned.plan.validate(cluster, request.cost), Ok(()));
         Ok(planned)
-    }
-}
-
-/// The plans with the judge's word on them. What a closed form knows nothing of is left out, unless that is all of them.
-fn judge_all(request: &PlanRequest, plans: Vec<Plan>) -> Result<Vec<JudgedPlan>, PlanError> {
-    let PlanRequest { cluster, cost, judge, .. } = *request;
-    // On all cores: a replay re-plans a hundred times, and this is most of it.
-    let times_s: Vec<_> = plans.par_iter().map(|plan| judge.iteration_s(plan, cluster, cost)).collect();
-    let (mut judged, mut unknown) = (Vec::new(), None);
-    for (plan, time_s) in plans.into_iter().zip(times_s) {
-        match time_s {
-            Ok(predicted_iteration_s) => judged.push(JudgedPlan { plan, predicted_iteration_s }),
-            Err(error @ CostError::Judge { .. }) => unknown = Some(error),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    match unknown {
-        Some(error) if judged.is_empty() => Err(error.into()),
-        _ => Ok(judged),
     }
 }

@@ -1,12 +1,16 @@
 //! Tables for people, never wider than the screen they are for.
 
 mod grid;
+mod peers;
 mod plans;
 mod policies;
+mod rented;
 mod statistics;
 
+pub(super) use peers::peer_rows;
 pub use plans::{comparison_table, plan_table};
 pub use policies::policy_table;
+pub use rented::rented_table;
 pub use statistics::statistics_table;
 
 use std::io::IsTerminal;

@@ -39,8 +39,10 @@ const LEAST_GAIN: f64 = 1e-9;
 pub struct PolishBudget {
     /// Work of the judge ([`Judge::work`](crate::plan::Judge::work)), over all starts.
     pub work: u64,
-    /// Plans that are ranked, over all starts.
-    pub ranked: u64,
+    /// Plans that are ranked, over all starts, times the GPUs of the cluster.
+    pub ranked_gpus: u64,
+    /// Whether stages may have unlike tensor-parallel degrees, which the planner's lower bound doesn't count on.
+    pub unlike_degrees: bool,
 }
 
 /// Plans at least as good as the best of `starts` by the request's judge, the best first; the starts are among them.
@@ -52,7 +54,8 @@ pub fn polish(request: &PlanRequest, starts: Vec<JudgedPlan>, budget: PolishBudg
     let mut search = Search { world: &world, planner: &planner, budget, seen: BTreeSet::new() };
     let mut begin: Vec<Found> = starts.iter().filter_map(|start| search.start(start)).collect();
     if request.judge.is_closed_form() {
-        begin.extend(search.rank(world.simple()));
+        let simple = search.rank(world.simple());
+        begin.extend(simple.into_iter().filter(|found| search.can_run(found)));
     }
     begin.sort_by(|a, b| a.rank_s.total_cmp(&b.rank_s));
     let mut found = starts;
@@ -109,9 +112,9 @@ impl Search<'_> {
         let mut best = start;
         for _ in 0..MAX_STEPS {
             let least_s = best.judged_s.unwrap_or(f64::INFINITY);
-            let mut next = self.rank(self.world.structures(&best.shape));
-            next.truncate(MAX_DESCENDED);
-            next.insert(0, best.clone());
+            let ranked = self.rank(self.world.structures(&best.shape));
+            let mut next = vec![best.clone()];
+            next.extend(ranked.into_iter().filter(|found| self.can_run(found)).take(MAX_DESCENDED));
             let mut ends: Vec<Found> = next.into_iter().map(|found| self.descend(found)).collect();
             ends.sort_by(|a, b| a.rank_s.total_cmp(&b.rank_s));
             if !self.world.request.judge.is_closed_form() {
@@ -132,19 +135,23 @@ impl Search<'_> {
     fn descend(&mut self, start: Found) -> Found {
         let mut best = start;
         loop {
-            let next = self.rank(World::layer_moves(&best.shape)).into_iter().next();
-            match next.filter(|next| next.rank_s < best.rank_s * (1.0 - LEAST_GAIN)) {
+            let enough_s = best.rank_s * (1.0 - LEAST_GAIN);
+            let ranked = self.rank(World::layer_moves(&best.shape));
+            match ranked.into_iter().take_while(|next| next.rank_s < enough_s).find(|next| self.can_run(next)) {
                 Some(next) => best = next,
                 None => return best,
             }
         }
     }
 
-    /// The shapes that weren't ranked before, as plans that can run, the best first.
+    /// The shapes that weren't ranked before, as plans for which the nodes are enough, the best first.
     fn rank(&mut self, shapes: Vec<Shape>) -> Vec<Found> {
-        let mut fresh: Vec<Shape> = shapes.into_iter().filter(|shape| !self.seen.contains(shape)).collect();
-        fresh.truncate(usize::try_from(self.budget.ranked).unwrap_or(usize::MAX));
-        self.budget.ranked -= fresh.len() as u64;
+        let may_be = |shape: &Shape| self.budget.unlike_degrees || shape.has_one_degree();
+        let is_fresh = |shape: &Shape| may_be(shape) && !self.seen.contains(shape);
+        let mut fresh: Vec<Shape> = shapes.into_iter().filter(is_fresh).collect();
+        let gpus = u64::from(self.world.request.cluster.gpu_count()).max(1);
+        fresh.truncate(usize::try_from(self.budget.ranked_gpus / gpus).unwrap_or(usize::MAX));
+        self.budget.ranked_gpus -= fresh.len() as u64 * gpus;
         self.seen.extend(fresh.iter().cloned());
         let mut ranked: Vec<Found> = fresh.into_par_iter().filter_map(|shape| self.found(shape)).collect();
         ranked.sort_by(|a, b| a.rank_s.total_cmp(&b.rank_s));
@@ -152,13 +159,18 @@ impl Search<'_> {
     }
 
     fn found(&self, shape: Shape) -> Option<Found> {
-        let PlanRequest { cluster, cost, judge, .. } = *self.world.request;
+        let judge = self.world.request.judge;
         let ways: &[Neighbours] =
             if judge.is_closed_form() { &[Neighbours::Stages] } else { &[Neighbours::Stages, Neighbours::Replicas] };
         let plans = ways.iter().filter_map(|&way| self.world.plan_of(&shape, self.planner, way));
         let ranked = plans.map(|plan| (self.rank_s(&plan), plan)).filter(|(rank_s, _)| rank_s.is_finite());
         let (rank_s, plan) = ranked.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        plan.validate(cluster, cost).is_ok().then_some(Found { shape, plan, rank_s, judged_s: None })
+        Some(Found { shape, plan, rank_s, judged_s: None })
+    }
+
+    fn can_run(&self, found: &Found) -> bool {
+        let PlanRequest { cluster, cost, .. } = *self.world.request;
+        found.plan.validate(cluster, cost).is_ok()
     }
 
     /// What a plan is ranked by; infinite where it has no price.

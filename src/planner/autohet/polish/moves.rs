@@ -82,15 +82,31 @@ impl World<'_> {
                     }
                 }
             }
+            // As many GPUs in two stages of half the degree, or the two as one.
+            if stage.degree.is_multiple_of(2) && self.degrees.contains(&(stage.degree / 2)) {
+                let half = StageKind { degree: stage.degree / 2, ..*stage };
+                let mut halved = stages.to_vec();
+                halved.splice(index..=index, [half, half]);
+                found.push(halved);
+            }
+            let double = StageKind { degree: 2 * stage.degree, ..*stage };
+            let is_pair = |next: &StageKind| next.kind == stage.kind && next.degree == stage.degree;
+            if stages.get(index + 1).is_some_and(is_pair) && self.degrees.contains(&double.degree) {
+                let mut joined = stages.to_vec();
+                joined.splice(index..=index + 1, [double]);
+                found.push(joined);
+            }
             if stages.len() > 1 {
                 let mut fewer = stages.to_vec();
                 fewer.remove(index);
                 found.push(fewer);
             }
-            if index + 1 < stages.len() && stages[index + 1] != *stage {
-                let mut swapped = stages.to_vec();
-                swapped.swap(index, index + 1);
-                found.push(swapped);
+            for other in index + 1..stages.len() {
+                if (stages[other].kind, stages[other].degree) != (stage.kind, stage.degree) {
+                    let mut swapped = stages.to_vec();
+                    swapped.swap(index, other);
+                    found.push(swapped);
+                }
             }
         }
         found

@@ -158,6 +158,15 @@ impl Kind {
     }
 }
 
+impl Shape {
+    /// Whether all stages have as many GPUs.
+    pub(super) fn has_one_degree(&self) -> bool {
+        let mut degrees = self.groups.iter().flat_map(|group| &group.stages).map(|stage| stage.degree);
+        let first = degrees.next();
+        degrees.all(|degree| Some(degree) == first)
+    }
+}
+
 impl Group {
     /// GPUs of a kind that one replica takes.
     pub(super) fn gpus_of(&self, kind: usize) -> u32 {
