@@ -44,9 +44,17 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         return print_several(args, plans);
     }
     let report = problem.report(&planned, planning_s);
+    if problem.judge().is_closed_form() {
+        let judge = problem.judge().name();
+        eprintln!("note: iterations are those of the closed form of `{judge}`, the lower bound is that of our own cost model");
+    }
     match args.format {
         Format::Table => print(&plan_table(&report, Screen::of_stdout()))?,
-        Format::Json => print_json(&plan_json(&report))?,
+        Format::Json => {
+            let mut json = plan_json(&report);
+            json["judge"] = problem.judge().name().into();
+            print_json(&json)?;
+        }
     }
     Ok(Verdict::Good)
 }

@@ -50,7 +50,8 @@ impl Problem {
         PlanRequest { cluster: &self.cluster, cost, training, judge }
     }
 
-    fn judge(&self) -> &'static dyn Judge {
+    /// Who says how long an iteration takes.
+    pub(super) fn judge(&self) -> &'static dyn Judge {
         match self.judge {
             JudgeName::Simulator => &Simulator,
             JudgeName::Sailor => &SailorJudge,
