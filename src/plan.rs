@@ -1,10 +1,12 @@
 //! What goes where: the [`Plan`], pure data without time in it. Both binaries read and write the same file.
 
 mod json;
+mod objective;
 mod planner;
 mod validate;
 
 pub use json::PlanFileError;
+pub use objective::{Goal, Objective, PricedPlan};
 pub use planner::{Judge, JudgedPlan, PlanError, PlanRequest, PlannedIteration, Planner, TrainingSettings};
 pub use validate::{PlanViolation, StagePlace};
 

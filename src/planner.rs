@@ -3,6 +3,9 @@
 pub mod autohet;
 pub mod baselines;
 pub mod estimate;
+pub mod objective;
+mod ranking;
+pub mod sailor;
 #[cfg(feature = "scip")]
 pub mod scip;
 

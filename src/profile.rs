@@ -1,8 +1,12 @@
 //! Measured layer times, which replace the estimate where they are given.
 
+mod blocks;
 mod error;
 mod file;
+mod gather;
+mod sailor;
 
+pub use blocks::{BlockMemory, MeasuredBlock};
 pub use error::ProfileError;
 pub use file::{Measured, MeasuredLinks, ProfileEntry, ProfileFile};
 
@@ -153,5 +157,7 @@ impl Curve {
     }
 }
 
+#[cfg(test)]
+mod sailor_tests;
 #[cfg(test)]
 mod tests;

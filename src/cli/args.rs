@@ -1,5 +1,6 @@
 //! Arguments of `autohet-sim`.
 
+use super::reproduce::SailorArgs;
 use crate::model::Precision;
 use crate::trace::{Polarity, TimeUnit, TraceFormat, WhichNode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -32,7 +33,7 @@ pub(super) enum SimCommand {
     Plan(PlanArgs),
     /// Puts the plans of several planners side by side, all judged by the simulator.
     Compare(CompareArgs),
-    /// Repeats published comparisons on the simulator.
+    /// Repeats published comparisons: the paper's on the simulator, a peer's by its own judge.
     #[command(subcommand)]
     Reproduce(ReproduceCommand),
     /// Makes and measures availability traces.
@@ -74,9 +75,9 @@ pub(super) struct JobArgs {
     /// Number format of the matrix products [default: fp16]
     #[arg(long, value_parser = parse_precision, value_name = "fp32|fp16|bf16")]
     pub(super) precision: Option<Precision>,
-    /// JSON file of measured layer times, which replace the estimate
-    #[arg(long, value_name = "FILE")]
-    pub(super) profile: Option<PathBuf>,
+    /// JSON file of measured layer times, which replace the estimate, or a folder of such files; may be repeated
+    #[arg(long, value_name = "FILE|FOLDER")]
+    pub(super) profile: Vec<PathBuf>,
     /// Bandwidth of each node's network interface [default: 100]
     #[arg(long, value_name = "GBIT", allow_negative_numbers = true)]
     pub(super) nic_gbit_per_s: Option<f64>,
@@ -144,7 +145,10 @@ Examples:
   autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b --global-batch-size 512
   autohet-sim plan --cluster 3x8xV100-16 --model gpt3-1.3b --format json
   autohet-sim plan --cluster cluster.toml --model llama-7b --planner whale --out plan.json
-  autohet-sim plan --scenario scenarios/paper-llama-7b-5a100-3h20.toml --explain";
+  autohet-sim plan --scenario scenarios/paper-llama-7b-5a100-3h20.toml --explain
+  autohet-sim plan --scenario scenarios/sailor-32a100-96v100.toml --profile profiles/ --judge sailor --export plan.json
+  autohet-sim plan --cluster 4x8xA100-80+8x4xT4 --model llama-7b --objective usd-per-token --min-tokens-per-s 20000
+  autohet-sim plan --cluster 4x8xA100-80+8x4xT4 --model llama-7b --pareto";
 
 /// What is planned: shared by `plan` and `compare`.
 #[derive(Debug, Args)]
@@ -157,6 +161,27 @@ pub(super) struct ProblemArgs {
     pub(super) scenario: Option<PathBuf>,
     #[command(flatten)]
     pub(super) job: JobArgs,
+    /// Who says how long an iteration takes
+    #[arg(long, value_enum, default_value_t = JudgeName::Simulator)]
+    pub(super) judge: JudgeName,
+}
+
+/// Who says how long an iteration takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum JudgeName {
+    /// Executes it in simulated time, links and overlap included.
+    Simulator,
+    /// Sailor's closed form (SOSP'25), on its profiles: to compare plans on a peer's terms.
+    Sailor,
+}
+
+/// What makes one plan better than another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ObjectiveName {
+    /// Most tokens a second.
+    Throughput,
+    /// Fewest dollars a token, at the price of whole nodes: idle ones are given back.
+    UsdPerToken,
 }
 
 #[derive(Debug, Args)]
@@ -170,12 +195,30 @@ pub(super) struct PlanArgs {
     /// Also say why this plan, what was rejected and what would help; where nothing fits, every change that would make it
     #[arg(long)]
     pub(super) explain: bool,
+    /// What makes one plan better than another
+    #[arg(long, value_enum, default_value_t = ObjectiveName::Throughput)]
+    pub(super) objective: ObjectiveName,
+    /// Fewest tokens a second that a plan may train
+    #[arg(long, value_name = "TOKENS", value_parser = parse_positive, allow_negative_numbers = true)]
+    pub(super) min_tokens_per_s: Option<f64>,
+    /// Most that the nodes of a plan may cost; nodes that it doesn't use are given back
+    #[arg(long, value_name = "USD", value_parser = parse_positive, allow_negative_numbers = true)]
+    pub(super) max_usd_per_hour: Option<f64>,
+    /// Print this many of the best plans, each of another kind
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), conflicts_with = "pareto")]
+    pub(super) top_k: Option<u32>,
+    /// Print the plans than which none is both faster and cheaper a token
+    #[arg(long)]
+    pub(super) pareto: bool,
     /// Also write the plan file, to use the plan again
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
     /// Also write one iteration as a timeline for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub(super) perfetto: Option<PathBuf>,
+    /// Also write the plan as Sailor writes it: equal replicas as one pipeline, in JSON
+    #[arg(long, value_name = "FILE")]
+    pub(super) export: Option<PathBuf>,
     /// What to print on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
@@ -204,6 +247,8 @@ pub(super) struct CompareArgs {
 pub(super) enum ReproduceCommand {
     /// Plans every case of AutoHet's comparison with Megatron-LM and Whale, and writes the ratios beside the paper's
     Paper(ReproduceArgs),
+    /// OPT-350M on six clusters of A100 and V100, by the closed form of Sailor (SOSP'25) on its own profiles
+    Sailor(SailorArgs),
 }
 
 const REPRODUCE_EXAMPLES: &str = "\
@@ -325,5 +370,13 @@ pub(super) fn parse_precision(text: &str) -> Result<Precision, String> {
         "fp16" => Ok(Precision::Fp16),
         "bf16" => Ok(Precision::Bf16),
         _ => Err("expected fp32, fp16 or bf16".into()),
+    }
+}
+
+/// A number above zero that isn't infinite.
+fn parse_positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err("expected a number above zero".into()),
     }
 }

@@ -1,28 +1,37 @@
 //! `autohet-sim plan` and `autohet-sim compare`.
 
-use super::args::{CompareArgs, ComparisonFormat, Format, PlanArgs};
+use super::args::{CompareArgs, ComparisonFormat, Format, ObjectiveName, PlanArgs};
 use super::problem::Problem;
 use super::{Verdict, files, job, print, print_json};
 use crate::explain;
-use crate::plan::PlanError;
+use crate::plan::{Goal, Objective, PlanError, Planner, PricedPlan};
 use crate::planner;
+use crate::planner::objective::{self, Rented};
+use crate::planner::sailor::SailorPlan;
 use crate::report::{
     ComparedPlanner, Screen, comparison_csv, comparison_json, comparison_markdown, comparison_table, explanation_text,
-    fitting_changes_text, perfetto_json, plan_json, plan_table,
+    fitting_changes_text, perfetto_json, plan_json, plan_table, rented_json, rented_table, unlike,
 };
 use crate::runtime::sim::simulate;
 use anyhow::anyhow;
 use serde_json::json;
 use std::path::Path;
+use std::time::Instant;
 
 pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
-    files::check_distinct(&[("--out", args.out.as_deref()), ("--perfetto", args.perfetto.as_deref())])?;
+    files::check_distinct(&[
+        ("--out", args.out.as_deref()),
+        ("--perfetto", args.perfetto.as_deref()),
+        ("--export", args.export.as_deref()),
+    ])?;
     let planner = job::planner(&args.planner)?;
     let problem = Problem::new(&args.problem)?;
-    let (planned, planning_s) = match problem.plan(planner.as_ref()) {
+    let start = Instant::now();
+    let Rented { planned, plans } = match rent(args, &problem, planner.as_ref()) {
         Err(error) if args.explain && is_verdict(&error) => return explain_misfit(&problem, &error, args.format),
-        planned => planned?,
+        rented => rented?,
     };
+    let planning_s = start.elapsed().as_secs_f64();
     let explained =
         args.explain.then(|| explain::explain(&problem.request(), planner.as_ref(), &planned)).transpose()?;
     let mut files = Vec::new();
@@ -33,9 +42,21 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         let iteration = simulate(&planned.plan, &problem.cluster, &problem.cost)?;
         files.push((path, perfetto_json(&planned.plan, &iteration.program, &iteration.timeline)));
     }
+    if let Some(path) = &args.export {
+        files.push((path, SailorPlan::of(&planned.plan).to_json()));
+    }
     let files: Vec<(&Path, &[u8])> = files.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
     files::write_files(&files)?;
+    if args.pareto || args.top_k.is_some() {
+        return print_several(args, plans);
+    }
     let report = problem.report(&planned, planning_s);
+    if problem.judge().is_closed_form() {
+        let judge = problem.judge().name();
+        eprintln!(
+            "note: iterations are those of the closed form of `{judge}`, the lower bound is that of our own cost model"
+        );
+    }
     match args.format {
         Format::Table => {
             let screen = Screen::of_stdout();
@@ -44,11 +65,47 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         }
         Format::Json => {
             let mut json = plan_json(&report);
+            json["judge"] = problem.judge().name().into();
             if let Some(explained) = explained {
                 json["explanation"] = serde_json::to_value(explained)?;
             }
             print_json(&json)?;
         }
+    }
+    Ok(Verdict::Good)
+}
+
+/// The best plan for the objective, and everything else that was judged.
+fn rent(args: &PlanArgs, problem: &Problem, planner: &dyn Planner) -> Result<Rented, PlanError> {
+    let objective = objective_of(args);
+    let request = problem.request();
+    let mut rented = objective::plan(&request, planner, &objective)?;
+    if args.pareto && !objective.needs_prices() {
+        rented.plans = objective::survey(&request, planner)?;
+    }
+    rented.plans.retain(|plan| objective.allows(plan));
+    Ok(rented)
+}
+
+fn objective_of(args: &PlanArgs) -> Objective {
+    let goal = match args.objective {
+        ObjectiveName::Throughput => Goal::Throughput,
+        ObjectiveName::UsdPerToken => Goal::UsdPerToken,
+    };
+    Objective { goal, min_tokens_per_s: args.min_tokens_per_s, max_usd_per_hour: args.max_usd_per_hour }
+}
+
+/// The best plans of unlike kinds, or the front of throughput and cost.
+fn print_several(args: &PlanArgs, mut plans: Vec<PricedPlan>) -> anyhow::Result<Verdict> {
+    let objective = objective_of(args);
+    plans.sort_by(|a, b| objective.score(a).total_cmp(&objective.score(b)));
+    let shown = match args.top_k {
+        Some(most) => unlike(&plans, most as usize),
+        None => PricedPlan::front(&plans),
+    };
+    match args.format {
+        Format::Table => print(&rented_table(&shown, Screen::of_stdout()))?,
+        Format::Json => print_json(&rented_json(&shown))?,
     }
     Ok(Verdict::Good)
 }
@@ -99,5 +156,5 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
 
 /// Whether the error says that nothing fits, rather than that the question makes no sense.
 pub(super) fn is_verdict(error: &PlanError) -> bool {
-    matches!(error, PlanError::DoesNotFit { .. })
+    matches!(error, PlanError::DoesNotFit { .. } | PlanError::Unmet { .. })
 }

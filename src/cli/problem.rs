@@ -1,11 +1,12 @@
 //! A cluster and a job to plan, from arguments and a scenario file.
 
-use super::args::ProblemArgs;
+use super::args::{JudgeName, ProblemArgs};
 use super::job;
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
 use crate::model::ModelSpec;
-use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
+use crate::plan::{Judge, PlanError, PlanRequest, PlannedIteration, Planner};
+use crate::planner::sailor::SailorJudge;
 use crate::report::{PlanReport, StageFootprint};
 use crate::runtime::sim::Simulator;
 use crate::scenario::{Scenario, ScenarioFile};
@@ -17,6 +18,7 @@ pub(super) struct Problem {
     pub(super) cluster: Cluster,
     pub(super) cost: CostModel,
     pub(super) scenario: Scenario,
+    judge: JudgeName,
 }
 
 impl Problem {
@@ -34,17 +36,26 @@ impl Problem {
         };
         let place = in_file("model", args.job.model.is_some());
         ModelSpec::preset(&scenario.model).map_err(|error| placed(place, error.into()))?;
-        let place = in_file("profile", args.job.profile.is_some());
+        let place = in_file("profile", !args.job.profile.is_empty());
         let cost = job::cost_model(&scenario).map_err(|error| placed(place, error))?;
         let described = scenario.cluster.as_deref().ok_or_else(|| no_cluster(args))?;
         let cluster = Cluster::from_argument(described, &job::node_defaults(&scenario.network));
         let place = in_file("cluster", args.cluster.is_some());
         let cluster = cluster.map_err(|error| placed(place, error.into()))?;
-        Ok(Self { cluster, cost, scenario })
+        Ok(Self { cluster, cost, scenario, judge: args.judge })
     }
 
     pub(super) fn request(&self) -> PlanRequest<'_> {
-        PlanRequest { cluster: &self.cluster, cost: &self.cost, training: &self.scenario.training, judge: &Simulator }
+        let (cost, training, judge) = (&self.cost, &self.scenario.training, self.judge());
+        PlanRequest { cluster: &self.cluster, cost, training, judge }
+    }
+
+    /// Who says how long an iteration takes.
+    pub(super) fn judge(&self) -> &'static dyn Judge {
+        match self.judge {
+            JudgeName::Simulator => &Simulator,
+            JudgeName::Sailor => &SailorJudge,
+        }
     }
 
     /// A plan and the wall-clock seconds that it took.

@@ -61,6 +61,22 @@ impl Default for TrainingSettings {
 pub trait Judge: Sync {
     /// Seconds of one iteration.
     fn iteration_s(&self, plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<f64, CostError>;
+
+    /// Name on the command line and in reports.
+    fn name(&self) -> &'static str {
+        "simulator"
+    }
+
+    /// Whether it is a closed form, cheap enough to rank plans by itself.
+    fn is_closed_form(&self) -> bool {
+        false
+    }
+
+    /// What judging a plan takes, in passes that are executed: what a search is bounded by, since it has no clock.
+    fn work(&self, plan: &Plan) -> u64 {
+        let passes = |replica: &super::Replica| u64::from(replica.micro_batches) * 2 * replica.stages.len() as u64;
+        1 + plan.replicas.iter().map(passes).sum::<u64>()
+    }
 }
 
 /// A plan and what is known about it.
@@ -123,6 +139,24 @@ pub enum PlanError {
         reason: String,
         /// The smallest change that would help.
         hint: String,
+    },
+    /// Prices decide, and a node has none.
+    #[error(
+        "node `{node}` has no price\nhint: add `price_usd_per_hour` to the `[[nodes]]` table of `{gpu_type}` in the cluster file"
+    )]
+    NoPrice {
+        /// Name of the node.
+        node: String,
+        /// Its GPU type.
+        gpu_type: String,
+    },
+    /// Plans fit, but none keeps within the limits.
+    #[error(
+        "no plan keeps within the limits: {reason}\nhint: loosen `--min-tokens-per-s` or `--max-usd-per-hour`, or offer other nodes"
+    )]
+    Unmet {
+        /// What is wanted and what was found.
+        reason: String,
     },
     /// A cost could not be computed.
     #[error(transparent)]

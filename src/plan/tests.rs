@@ -12,7 +12,7 @@ fn cost() -> CostModel {
 }
 
 /// 24 layers on two A100.
-fn plan() -> Plan {
+pub(super) fn plan() -> Plan {
     let node = cluster().nodes[0].name.clone();
     let stage = |gpu, first_layer| Stage {
         node: node.clone(),

@@ -15,6 +15,7 @@ pub mod grouping;
 mod mapping;
 pub(in crate::planner) mod outer;
 mod pipeline;
+pub mod polish;
 pub(in crate::planner) mod setting;
 pub(in crate::planner) mod shortage;
 mod stage_one;
@@ -23,13 +24,18 @@ mod tests;
 
 pub use shortage::fitting_changes;
 
-use super::baselines;
-use crate::plan::{JudgedPlan, PlanError, PlanRequest, PlannedIteration, Planner};
+use super::{baselines, ranking};
+use crate::plan::{Judge, PlanError, PlanRequest, PlannedIteration, Planner};
 use outer::Outer;
-use rayon::prelude::*;
+use polish::PolishBudget;
 
 /// Most plans of its own that are executed before one is returned.
 const MAX_JUDGED: usize = 3;
+
+/// What the last step may do where the judge is a closed form.
+const RANKED_BY_CLOSED_FORM: PolishBudget = PolishBudget { work: 0, ranked_gpus: 20_000_000, unlike_degrees: true };
+/// What it may do where plans are executed: about as much as everything before it.
+const EXECUTED: PolishBudget = PolishBudget { work: 500_000, ranked_gpus: 100_000, unlike_degrees: false };
 
 /// The planner. `AutoHet::default()` uses SCIP where it's compiled in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,6 +70,14 @@ impl Engine {
         }
     }
 
+    /// What the last step may do: nothing where milliseconds count.
+    fn polish_budget(self, judge: &dyn Judge) -> Option<PolishBudget> {
+        if !self.tries_grids() {
+            return None;
+        }
+        Some(if judge.is_closed_form() { RANKED_BY_CLOSED_FORM } else { EXECUTED })
+    }
+
     #[cfg(feature = "scip")]
     fn uses_scip(self) -> bool {
         matches!(self, Self::Auto | Self::Scip)
@@ -76,7 +90,7 @@ impl Planner for AutoHet {
     }
 
     fn plan(&self, request: &PlanRequest) -> Result<PlannedIteration, PlanError> {
-        let PlanRequest { cluster, cost, judge, .. } = *request;
+        let PlanRequest { cluster, judge, .. } = *request;
         if cluster.nodes.iter().all(|node| node.gpu_count == 0) {
             return Err(PlanError::EmptyCluster);
         }
@@ -90,14 +104,13 @@ impl Planner for AutoHet {
                 plans.push(plan);
             }
         }
-        // On all cores: a replay re-plans a hundred times, and this is most of it.
-        let judged = plans.par_iter().map(|plan| judge.iteration_s(plan, cluster, cost));
-        let times_s = judged.collect::<Result<Vec<f64>, _>>()?;
-        let judged = plans.into_iter().zip(times_s);
-        let judged = judged.map(|(plan, predicted_iteration_s)| JudgedPlan { plan, predicted_iteration_s }).collect();
+        let mut judged = ranking::judge_all(request, plans)?;
+        if let Some(budget) = self.engine.polish_budget(judge) {
+            judged = polish::polish(request, judged, budget);
+        }
         let planned = PlannedIteration::best_of(judged, outer.lower_bound_s());
         let planned = planned.ok_or_else(|| shortage::explain(request))?;
-        debug_assert_eq!(planned.plan.validate(cluster, cost), Ok(()));
+        debug_assert_eq!(planned.plan.validate(cluster, request.cost), Ok(()));
         Ok(planned)
     }
 }

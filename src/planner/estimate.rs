@@ -2,7 +2,7 @@
 //! best of them.
 
 use super::autohet::balance::{Pace, steady_period_s};
-use crate::cluster::{Cluster, GpuSpec, Link};
+use crate::cluster::{Cluster, FlowCurve, GpuSpec, Link};
 use crate::cost::communication::{ring_all_reduce_s, transfer_s};
 use crate::cost::{BlockCost, CostError, CostModel};
 use crate::ids::{LayerId, NodeId};
@@ -80,7 +80,7 @@ fn reduce_gradients(plan: &Plan, cluster: &Cluster, cost: &CostModel, replicas: 
         for &(node, _) in &ring.crossings {
             start_s = start_s.max(nic_free_s[node.index()]);
         }
-        let end_s = start_s + ring_all_reduce_s(ranks, bytes, ring.slowest);
+        let end_s = start_s + ring_all_reduce_s(ranks, bytes, ring.slowest(bytes as f64 / f64::from(ranks)));
         for &(node, share) in &ring.crossings {
             nic_free_s[node.index()] = start_s + ring_all_reduce_s(ranks, bytes, share);
         }
@@ -93,8 +93,10 @@ fn reduce_gradients(plan: &Plan, cluster: &Cluster, cost: &CostModel, replicas: 
 
 /// A ring through the holders of a layer, node by node, as NCCL builds it: each node is left once.
 struct Ring {
-    /// Its slowest edge.
+    /// Its slowest edge, flows as fast as can be.
     slowest: Link,
+    /// What flows over its edges between nodes reach, each curve once.
+    flows: Vec<FlowCurve>,
     /// Nodes whose network interface it leaves by, and what each edge gets of that.
     crossings: Vec<(NodeId, Link)>,
     /// Slices that are reduced at once, each in a ring of its own.
@@ -111,6 +113,7 @@ impl Ring {
         let edges = || (0..holders.len()).map(|index| (holders[index], holders[(index + 1) % holders.len()]));
         let mut slowest = Link { bytes_per_s: f64::INFINITY, latency_s: 0.0 };
         let mut crossings: Vec<(NodeId, Link)> = Vec::new();
+        let mut flows: Vec<FlowCurve> = Vec::new();
         for (from, to) in edges() {
             let mut link = cluster.path(from, to);
             if from == to {
@@ -118,12 +121,23 @@ impl Ring {
             } else {
                 link.bytes_per_s /= f64::from(slices);
                 crossings.push((from, link));
+                for flow in [from, to].into_iter().filter_map(|node| cluster.node(node).flow) {
+                    if !flows.contains(&flow) {
+                        flows.push(flow);
+                    }
+                }
             }
             link.latency_s *= turns;
             slowest.bytes_per_s = slowest.bytes_per_s.min(link.bytes_per_s);
             slowest.latency_s = slowest.latency_s.max(link.latency_s);
         }
-        Self { slowest, crossings, slices }
+        Self { slowest, flows, crossings, slices }
+    }
+
+    /// Its slowest edge with messages of so many bytes.
+    fn slowest(&self, bytes: f64) -> Link {
+        let flows = self.flows.iter().map(|flow| flow.bytes_per_s(bytes));
+        Link { bytes_per_s: flows.fold(self.slowest.bytes_per_s, f64::min), ..self.slowest }
     }
 }
 
@@ -226,7 +240,8 @@ fn boundary_s(stages: &[Stage], nodes: &[NodeId], traffic: &Traffic, prices: &Pr
         let messages = Messages::new(prices.plan, prices.cost, &stages[from], &stages[to]);
         let mut link = prices.cluster.path(nodes[from], nodes[to]);
         let sharing = if nodes[from] == nodes[to] { messages.turns } else { sharing(at_once, nodes[from], nodes[to]) };
-        link.bytes_per_s /= f64::from(sharing);
+        let flow_bytes_per_s = prices.cluster.flow_bytes_per_s(nodes[from], nodes[to], messages.bytes as f64);
+        link.bytes_per_s = (link.bytes_per_s / f64::from(sharing)).min(flow_bytes_per_s);
         link.latency_s *= f64::from(messages.turns);
         transfer_s(messages.bytes, link)
     };

@@ -3,16 +3,20 @@
 mod comparison;
 mod explanation;
 mod grid;
+mod peers;
 mod plans;
 mod policies;
 mod ratios;
+mod rented;
 mod statistics;
 
 pub use comparison::{comparison_csv, comparison_markdown, comparison_table};
 pub use explanation::{explanation_text, fitting_changes_text};
+pub(super) use peers::peer_rows;
 pub use plans::plan_table;
 pub use policies::policy_table;
 pub(super) use ratios::ratio_table;
+pub use rented::rented_table;
 pub use statistics::statistics_table;
 
 use std::io::IsTerminal;

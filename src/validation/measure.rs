@@ -160,6 +160,8 @@ fn measure_point(
         head: measured(&steps, |block| block == Block::Head),
         optimizer_s_per_parameter: optimizer_step_s(&job, &steps).map(|seconds| seconds / held as f64),
         last_backward_factor: last_backward_factor(&steps, layer),
+        optimizer_step_s: None,
+        blocks: Vec::new(),
     })
 }
 
@@ -233,6 +235,8 @@ mod tests {
                 head: Some(Measured { forward_s: backward_s, backward_s: forward_s }),
                 optimizer_s_per_parameter: Some(latency_s),
                 last_backward_factor: Some(1.0 + latency_s),
+                optimizer_step_s: None,
+                blocks: Vec::new(),
             }],
             links: Some(MeasuredLinks {
                 dispatch_s: 0.0,

@@ -8,7 +8,7 @@ use super::setting::{Setting, executions};
 use super::shortage::one_replica_that_fits;
 use super::stage_one;
 use crate::plan::{Plan, PlanError, PlanRequest};
-use crate::planner::estimate;
+use crate::planner::ranking;
 
 /// Points of the enumeration whose groupings are improved.
 const MAX_IMPROVED: usize = 4;
@@ -169,7 +169,7 @@ impl<'a> Outer<'a> {
         let mut best: Option<(f64, Plan)> = None;
         for neighbours in [Neighbours::Stages, Neighbours::Replicas] {
             let Some(plan) = realise(&job, search, &candidate.replicas, neighbours) else { continue };
-            let time_s = estimate::iteration_s(&plan, cluster, cost)?;
+            let time_s = ranking::rank_s(&plan, self.request)?;
             if best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s) {
                 best = Some((time_s, plan));
             }

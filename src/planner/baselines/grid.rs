@@ -2,12 +2,10 @@
 
 use super::point::{Class, Ends, Point, gpu_types, points};
 use crate::cluster::Cluster;
-use crate::plan::{
-    JudgedPlan, Plan, PlanError, PlanRequest, PlannedIteration, Replica, SCHEMA_VERSION, ScheduleKind, Stage,
-};
+use crate::plan::{Plan, PlanError, PlanRequest, PlannedIteration, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
 use crate::planner::autohet::outer::Outer;
 use crate::planner::autohet::shortage;
-use crate::planner::estimate;
+use crate::planner::ranking;
 use rayon::prelude::*;
 
 /// Grids that are priced with gradient synchronisation and real links: as many as come to so many GPUs, and in any case
@@ -194,16 +192,12 @@ pub(super) fn best_over(
     planner: &'static str,
     grids: impl Fn(&Space) -> Vec<Grid> + Sync,
 ) -> Result<PlannedIteration, PlanError> {
-    let PlanRequest { cluster, cost, judge, .. } = *request;
-    if cluster.nodes.iter().all(|node| node.gpu_count == 0) {
+    if request.cluster.nodes.iter().all(|node| node.gpu_count == 0) {
         return Err(PlanError::EmptyCluster);
     }
     let outer = Outer::new(request, planner)?;
-    let mut judged = Vec::new();
-    for (_, plan) in most_promising(request, planner, grids)? {
-        let predicted_iteration_s = judge.iteration_s(&plan, cluster, cost)?;
-        judged.push(JudgedPlan { plan, predicted_iteration_s });
-    }
+    let plans = most_promising(request, planner, grids)?.into_iter().map(|(_, plan)| plan).collect();
+    let judged = ranking::judge_all(request, plans)?;
     PlannedIteration::best_of(judged, outer.lower_bound_s()).ok_or_else(|| shortage::explain(request))
 }
 
@@ -239,7 +233,7 @@ pub(super) fn most_promising(
     for (_, index, grid) in &ranked {
         let plan = grid.plan(request, planner, &spaces[*index]);
         if plan.validate(cluster, cost).is_ok() && !plans.iter().any(|(_, known)| *known == plan) {
-            plans.push((estimate::iteration_s(&plan, cluster, cost)?, plan));
+            plans.push((ranking::rank_s(&plan, request)?, plan));
         }
     }
     plans.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -65,19 +65,24 @@ impl PricedProgram {
         let mut devices = Devices::new(plan, cluster)?;
         let ranks = rank_prices(plan, cluster, cost, &devices)?;
         let route_between = |devices: &mut Devices, from: Rank, to: Rank| devices.ring_route(cluster, &[(from, to)], 1);
-        let channel_routes = program.channels().iter().map(|c| route_between(&mut devices, c.from, c.to)).collect();
         // Of one rank: the whole activation.
         let boundary_bytes = cost.boundary_bytes(&plan.execution_at(1));
-        let channel_bytes = program.channels().iter().map(|channel| channel.share.bytes(boundary_bytes)).collect();
+        let channel_bytes: Vec<u64> =
+            program.channels().iter().map(|channel| channel.share.bytes(boundary_bytes)).collect();
+        let route_channel = |(channel, &bytes): (&crate::program::Channel, &u64)| {
+            let route = route_between(&mut devices, channel.from, channel.to);
+            devices.limit_flow(cluster, route, &[(channel.from, channel.to)], bytes as f64);
+            route
+        };
+        let channel_routes = program.channels().iter().zip(&channel_bytes).map(route_channel).collect();
         let price_group = |group: &crate::program::Group| {
             let members = group.ranks.len();
             let edges: Vec<_> = (0..members).map(|i| (group.ranks[i], group.ranks[(i + 1) % members])).collect();
             let ring = 2.0 * (members as f64 - 1.0);
             let slice_bytes = cost.gradient_bytes(group.block, &plan.execution_at(group.share.of));
-            GroupPrice {
-                ring_bytes: ring / members as f64 * slice_bytes as f64,
-                route: devices.ring_route(cluster, &edges, 2 * (members - 1)),
-            }
+            let route = devices.ring_route(cluster, &edges, 2 * (members - 1));
+            devices.limit_flow(cluster, route, &edges, slice_bytes as f64 / members as f64);
+            GroupPrice { ring_bytes: ring / members as f64 * slice_bytes as f64, route }
         };
         let groups = program.groups().iter().map(price_group).collect();
         Ok(Self { ranks, channel_bytes, channel_routes, groups, network: devices.network })
@@ -143,6 +148,18 @@ impl Devices {
         }
         let latency = SimTime::from_seconds(latency_s * hops as f64);
         self.network.add_route(Route { links: crossings.into_iter().collect(), latency })
+    }
+
+    /// Has a route take no more than a single flow of such messages reaches on the slowest of its edges. The route's links
+    /// are shared with others as before; this limit is its own.
+    fn limit_flow(&mut self, cluster: &Cluster, route: u32, edges: &[(Rank, Rank)], message_bytes: f64) {
+        let node = |rank: Rank| self.ranks[rank.index()].0;
+        let flows = edges.iter().map(|&(from, to)| cluster.flow_bytes_per_s(node(from), node(to), message_bytes));
+        let least = flows.fold(f64::INFINITY, f64::min);
+        if least.is_finite() {
+            let limit = self.network.add_link(least);
+            self.network.extend_route(route, limit, 1.0, SimTime::ZERO);
+        }
     }
 
     fn node(&self, rank: usize) -> NodeId {

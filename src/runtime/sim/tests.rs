@@ -1,6 +1,7 @@
 //! Closed forms: what a pipeline and a ring take is known without a simulator.
 
 mod degrees;
+mod flows;
 
 use super::network::{Network, Route};
 use super::{GroupPrice, PassTime, PricedProgram, RankPrice, SimBackend, simulate};

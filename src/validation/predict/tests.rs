@@ -32,6 +32,8 @@ fn cost_with(model: &ModelSpec, last_backward_factor: Option<f64>) -> CostModel 
         head: ends,
         optimizer_s_per_parameter: Some(1e-9),
         last_backward_factor,
+        optimizer_step_s: None,
+        blocks: Vec::new(),
     };
     let file = ProfileFile { schema_version: 1, model: model.name.clone(), entries: vec![entry], links: Some(HOST) };
     let profile = LayerProfile::from_entries(file, "test").unwrap();
