@@ -97,7 +97,7 @@ impl Planner for AutoHet {
         let best = judged.into_iter().zip(plans).min_by(|a, b| a.0.total_cmp(&b.0));
         let Some((predicted_iteration_s, plan)) = best else { return Err(shortage::explain(request)) };
         debug_assert_eq!(plan.validate(cluster, cost), Ok(()));
-        let lower_bound_s = outer.lower_bound_s();
+        let lower_bound_s = outer.lower_bound_s(predicted_iteration_s);
         let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
         Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap })
     }

@@ -145,7 +145,7 @@ pub(super) fn best_over(
         }
     }
     let (predicted_iteration_s, plan) = best.ok_or_else(|| shortage::explain(request))?;
-    let lower_bound_s = outer.lower_bound_s();
+    let lower_bound_s = outer.lower_bound_s(predicted_iteration_s);
     let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
     Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap })
 }
