@@ -29,6 +29,7 @@
 mod columns;
 mod program;
 mod reductions;
+mod whole;
 
 use super::setting::{Ends, Setting};
 use columns::Columns;
@@ -136,7 +137,13 @@ pub fn column_bound_s(setting: &Setting, replicas: u32, (known_s, enough_s): (f6
         if *work == 0 {
             return false;
         }
-        let mut columns = Columns::new(setting, &reductions, (time_s - setting.optimizer_s) / ROUNDING);
+        let time_s = (time_s - setting.optimizer_s) / ROUNDING;
+        let mut steps = 0;
+        if let Some(proven) = whole::is_too_short(setting, replicas, (&reductions, time_s), &mut steps) {
+            *work = work.saturating_sub(steps);
+            return proven;
+        }
+        let mut columns = Columns::new(setting, &reductions, (time_s, replicas, 0));
         let proven = program::is_too_short(setting, replicas, &mut columns);
         *work = work.saturating_sub(columns.work);
         proven

@@ -11,7 +11,7 @@ use crate::plan::{Plan, PlanError, PlanRequest};
 use crate::planner::estimate;
 
 /// Steps of dynamic programs that the bound may take: about a tenth of a second.
-const BOUND_WORK: u64 = 100_000_000;
+const BOUND_WORK: u64 = 30_000_000;
 
 /// Points of the enumeration whose groupings are improved.
 const MAX_IMPROVED: usize = 4;
@@ -89,15 +89,26 @@ impl<'a> Outer<'a> {
     /// of the bounds is worked out as long as its budget lasts.
     pub fn lower_bound_s(&self, known_s: f64) -> f64 {
         let mut least_s = known_s;
+        let mut points: Vec<(f64, Point)> = Vec::new();
+        for &point in self.points.iter().take_while(|point| point.bound_s < known_s) {
+            let bound_s = memory_bound_s(&self.settings[point.setting], point.replicas);
+            points.push((bound_s, point));
+        }
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut work = BOUND_WORK;
-        for point in &self.points {
-            if point.bound_s >= least_s {
+        let mut dbg = None;
+        for (bound_s, point) in points.iter().copied() {
+            if bound_s >= least_s {
                 break;
             }
-            let setting = &self.settings[point.setting];
-            let bound_s = memory_bound_s(setting, point.replicas);
-            if bound_s < least_s {
-                least_s = column_bound_s(setting, point.replicas, (bound_s, least_s), &mut work);
+            let b = column_bound_s(&self.settings[point.setting], point.replicas, (bound_s, least_s), &mut work);
+            if b < least_s { dbg = Some((bound_s, b, point)); }
+            least_s = b;
+        }
+        if std::env::var("DBG").is_ok() {
+            if let Some((m, b, p)) = dbg {
+                let e = self.settings[p.setting].execution;
+                eprintln!("   bind: mem {m:.4} col {b:.4} t{} b{} {:?} D{} work left {work} points {}", e.tensor_parallel_size, e.micro_batch_size, e.recompute, p.replicas, points.len());
             }
         }
         least_s

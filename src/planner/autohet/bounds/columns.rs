@@ -17,7 +17,7 @@ use super::reductions::Reductions;
 use crate::planner::autohet::setting::{ClassCosts, Ends, MAX_CLASSES, Setting};
 
 /// Stages to which a replica's depth is followed exactly; behind these, places count as this one.
-const MAX_DEPTH: usize = 64;
+const MAX_DEPTH: u32 = 64;
 
 /// A replica of the relaxed problem.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,10 +37,9 @@ pub struct Columns<'a> {
     time_s: f64,
     /// Least seconds of a layer, of its forward pass, of the embedding and the head, and of a boundary's round trip.
     least: Least,
-    /// By micro batches, once asked for: the most layers.
-    tables: Vec<Option<Table>>,
     /// Places from the end that are told apart.
-    depth: usize,
+    depth: u32,
+    most_stages: u32,
     /// Steps of the dynamic program so far.
     pub work: u64,
     cells: Vec<Cell>,
@@ -56,14 +55,6 @@ struct Least {
     tail_s: f64,
 }
 
-/// Most layers of a stage that is not the first, and of one that is, by `place · classes + class`.
-struct Table {
-    inner: Vec<u32>,
-    first: Vec<u32>,
-    /// By class, over all places.
-    most: Vec<u32>,
-}
-
 /// The cheapest stages that hold so many layers at so many stages from the end.
 #[derive(Clone, Copy)]
 struct Cell {
@@ -73,16 +64,17 @@ struct Cell {
 }
 
 impl<'a> Columns<'a> {
-    /// Columns for an iteration in `time_s` seconds without the optimizer step.
-    pub fn new(setting: &'a Setting, reductions: &'a Reductions, time_s: f64) -> Self {
-        let classes = || setting.classes.iter();
+    /// Columns for an iteration in `time_s` seconds without the optimizer step, of so many replicas, with no class before
+    /// `fastest`.
+    pub fn new(setting: &'a Setting, reductions: &'a Reductions, (time_s, replicas, fastest): (f64, u32, usize)) -> Self {
+        let classes = || setting.classes[fastest..].iter();
         let least = |of: fn(&ClassCosts) -> f64| classes().map(of).fold(f64::INFINITY, f64::min);
-        let links = (0..setting.classes.len()).flat_map(|from| (0..setting.classes.len()).map(move |to| (from, to)));
+        let links = (fastest..setting.classes.len()).flat_map(|from| (fastest..=from).map(move |to| (from, to)));
         let one_way_s = links.flat_map(|(from, to)| {
             let within = from == to && setting.classes[from].units_per_node > 1;
             [Some(setting.transfer_s(from, to, false)), within.then(|| setting.transfer_s(from, to, true))]
         });
-        let reduced_after_layer_s = classes().zip(&reductions.layer_s).map(|(c, &reduce_s)| reduce_s - c.embedding_s);
+        let reduced_after_layer_s = classes().zip(&reductions.layer_s[fastest..]).map(|(c, &reduce_s)| reduce_s - c.embedding_s);
         let least = Least {
             layer_s: least(|class| class.layer_s),
             forward_s: least(|class| class.layer_forward_s),
@@ -91,9 +83,15 @@ impl<'a> Columns<'a> {
             round_trip_s: 2.0 * one_way_s.flatten().fold(f64::INFINITY, f64::min),
             tail_s: reduced_after_layer_s.fold(f64::INFINITY, f64::min).max(0.0),
         };
-        let tables = std::iter::repeat_with(|| None).take(setting.micro_batches as usize + 1).collect();
-        let depth = (setting.num_layers as usize).min(MAX_DEPTH).min(setting.units() as usize);
-        Self { setting, reductions, time_s, least, tables, depth, work: 0, cells: Vec::new() }
+        // The other replicas have a unit each at least.
+        let most_stages = setting.num_layers.min(setting.units().saturating_sub(replicas - 1)).max(1);
+        let depth = most_stages.min(MAX_DEPTH);
+        Self { setting, reductions, time_s, least, most_stages, depth, work: 0, cells: Vec::new() }
+    }
+
+    /// Stages that a replica has at most.
+    pub fn most_stages(&self) -> u32 {
+        self.most_stages
     }
 
     /// The column of most gain, at least `least_gain`; `None` where there is none.
@@ -104,10 +102,9 @@ impl<'a> Columns<'a> {
             if f64::from(micro_batches) <= to_beat {
                 break;
             }
-            self.fill_table(micro_batches);
-            let table = self.tables[micro_batches as usize].as_ref().expect("just made");
-            let per_layer = table.most.iter().zip(prices).filter(|(most, _)| **most > 0);
-            let per_layer = per_layer.map(|(&most, price)| price / f64::from(most)).fold(f64::INFINITY, f64::min);
+            self.work += prices.len() as u64;
+            let per_layer = prices.iter().enumerate().map(|(class, price)| price / self.layers_anywhere(micro_batches, class));
+            let per_layer = per_layer.fold(f64::INFINITY, f64::min);
             let layers = f64::from(self.setting.num_layers);
             if per_layer.is_finite()
                 && f64::from(micro_batches) - layers * per_layer > to_beat
@@ -122,7 +119,6 @@ impl<'a> Columns<'a> {
 
     /// The cheapest units for so many micro batches, if they cost less than `budget`.
     fn cheapest(&mut self, micro_batches: u32, prices: &[f64], budget: f64) -> Option<Column> {
-        let table = self.tables[micro_batches as usize].as_ref()?;
         let classes = self.setting.classes.len();
         let layers = self.setting.num_layers as usize;
         let width = layers + 1;
@@ -132,8 +128,16 @@ impl<'a> Columns<'a> {
         self.cells[0].price = 0.0;
         let mut cheapest = (budget, None);
         for place in 0.. {
-            let row = place.min(self.depth - 1) * classes;
             let start = place * width;
+            let most = |first| {
+                let mut most = [0; MAX_CLASSES];
+                for (class, most) in most.iter_mut().enumerate().take(classes) {
+                    *most = self.most_layers(micro_batches, place as u32, class, first) as usize;
+                }
+                most
+            };
+            let (inner, first) = (most(false), most(true));
+            self.work += 4 * classes as u64;
             self.cells.resize(start + 2 * width, unreached);
             let mut any = false;
             for held in 0..layers {
@@ -147,18 +151,17 @@ impl<'a> Columns<'a> {
                     if price >= cheapest.0 {
                         continue;
                     }
-                    if held + table.first[row + class] as usize >= layers {
+                    if held + first[class] >= layers {
                         cheapest = (price, Some((place, held, class)));
                     }
-                    let most = table.inner[row + class] as usize;
-                    let now = (held + most).min(layers - 1);
-                    if most > 0 && now > held && price < self.cells[start + width + now].price {
+                    let now = (held + inner[class]).min(layers - 1);
+                    if now > held && price < self.cells[start + width + now].price {
                         self.cells[start + width + now] = Cell { price, class: class as u8, from: held as u32 };
                         any = true;
                     }
                 }
             }
-            if !any || place + 1 >= layers {
+            if !any || place as u32 + 1 >= self.most_stages {
                 break;
             }
         }
@@ -174,86 +177,76 @@ impl<'a> Columns<'a> {
         Some(Column { units, micro_batches, gain: f64::from(micro_batches) - price })
     }
 
-    fn fill_table(&mut self, micro_batches: u32) {
-        if self.tables[micro_batches as usize].is_some() {
-            return;
-        }
-        let classes = self.setting.classes.len();
-        let size = self.depth * classes;
-        let mut table = Table { inner: vec![0; size], first: vec![0; size], most: vec![0; classes] };
-        for place in 0..self.depth {
-            for class in 0..classes {
-                let at = place * classes + class;
-                let held = |first| self.most_layers(micro_batches, place as u32, class, first);
-                table.inner[at] = held(false);
-                table.first[at] = held(true);
-                table.most[class] = table.most[class].max(table.inner[at]).max(table.first[at]);
-            }
-        }
-        self.work += size as u64;
-        self.tables[micro_batches as usize] = Some(table);
-    }
-
-    /// Most layers of a stage with so many behind it.
-    fn most_layers(&self, micro_batches: u32, behind: u32, class: usize, first: bool) -> u32 {
-        // Places beyond the last that is told apart have at least as many behind them.
-        let in_flight = micro_batches.min(behind + 1);
-        let ends = Ends { embedding: first, head: behind == 0 };
+    /// Most layers of a stage of this class wherever it stands, perhaps more than can be; for a first look.
+    fn layers_anywhere(&self, micro_batches: u32, class: usize) -> f64 {
         let costs = &self.setting.classes[class];
-        let high = costs.max_layers(ends, in_flight).min(self.setting.num_layers);
-        let meets = |layers| self.meets(micro_batches, behind, class, ends, layers);
-        if high == 0 || meets(high) {
-            return high;
-        }
-        // What must be met is linear in the layers, and grows with them as soon as there are a few micro batches.
-        let kept = f64::from(micro_batches) * (1.0 - costs.forward_share) * costs.layer_s;
-        if kept < self.least.layer_s + costs.layer_s - costs.layer_forward_s {
-            return (1..high).rev().find(|&layers| meets(layers)).unwrap_or(0);
-        }
-        let (mut low, mut high) = (0, high - 1);
-        while low < high {
-            let middle = (low + high).div_ceil(2);
-            if meets(middle) {
-                low = middle;
-            } else {
-                high = middle - 1;
-            }
-        }
-        low
+        let overlapped = f64::from(micro_batches.min(self.most_stages) - 1);
+        let all = f64::from(micro_batches) - overlapped * costs.forward_share;
+        let per_layer_s = all * costs.layer_s - self.least.layer_s;
+        let left_s = self.time_s - f64::from(self.setting.num_layers) * self.least.layer_s;
+        let inner = Ends { embedding: false, head: false };
+        let fitting = f64::from(costs.max_layers(inner, 1));
+        if per_layer_s > 0.0 { fitting.min(left_s.max(0.0) / per_layer_s) } else { fitting }
     }
 
-    fn meets(&self, micro_batches: u32, behind: u32, class: usize, ends: Ends, layers: u32) -> bool {
-        let (least, costs) = (&self.least, &self.setting.classes[class]);
-        let own = f64::from(layers);
-        let others = f64::from(self.setting.num_layers - layers);
-        let stage_s = own * costs.layer_s + costs.fixed_s(ends);
-        let last_place = behind as usize + 1 >= self.depth;
-        let overlapped = if last_place { micro_batches } else { micro_batches.min(behind + 1) } - 1;
-        let all_s = (f64::from(micro_batches) - f64::from(overlapped) * costs.forward_share) * stage_s;
-        let ahead = f64::from(u8::from(!ends.embedding));
+    /// Most layers of a stage with so many behind it. What must be met is linear in the layers.
+    pub fn most_layers(&self, micro_batches: u32, behind: u32, class: usize, first: bool) -> u32 {
+        let last_place = behind + 1 >= self.depth && self.depth < self.most_stages;
+        let behind = behind.min(self.depth - 1);
+        let (least, costs, reductions) = (&self.least, &self.setting.classes[class], self.reductions);
+        let ends = Ends { embedding: first, head: behind == 0 };
+        // Places beyond the last that is told apart have at least as many behind them.
+        let overlapped = if last_place { micro_batches } else { micro_batches.min(behind + 1) };
+        let all = f64::from(micro_batches) - f64::from(overlapped - 1) * costs.forward_share;
+        let layers = f64::from(self.setting.num_layers);
+        let (behind_f, fixed_s) = (f64::from(behind), all * costs.fixed_s(ends));
         let head_s = if ends.head { 0.0 } else { least.head_s };
-        let embedding_s = ahead * least.embedding_s;
-        let trips_s = f64::from(behind) * least.round_trip_s;
-        let reductions = self.reductions;
-        let embedding_reduced_s =
-            if ends.embedding && ends.head { reductions.embedding_s } else { reductions.embedding_of_many_s };
-        let compute_s = others * least.layer_s + embedding_s + head_s + trips_s + ahead * least.round_trip_s + all_s;
-        if compute_s + least.tail_s + embedding_reduced_s > self.time_s {
-            return false;
-        }
-        // What is behind has been passed in both directions, what is ahead perhaps forward only.
-        let passed_s = if ends.embedding {
-            others * least.layer_s
-        } else {
-            others * least.forward_s + f64::from(behind) * (least.layer_s - least.forward_s)
+        let (ahead_s, embedding_reduced_s) = match (first, ends.head) {
+            (true, true) => (0.0, reductions.embedding_s),
+            (true, false) => (0.0, reductions.embedding_of_many_s),
+            (false, _) => (least.embedding_s + least.round_trip_s, reductions.embedding_of_many_s),
         };
-        let untied_head = ends.head && self.setting.head_gradient_bytes > 0.0;
+        let always_s = fixed_s + head_s + behind_f * least.round_trip_s;
+        let compute = Line {
+            at_none_s: always_s + layers * least.layer_s + ahead_s + least.tail_s + embedding_reduced_s,
+            per_layer_s: all * costs.layer_s - least.layer_s,
+        };
+        // What is behind has been passed in both directions, what is ahead perhaps forward only.
         let backward_s = costs.layer_s - costs.layer_forward_s;
-        let after_first_block_s = if untied_head { own } else { own - 1.0 } * backward_s
-            + if ends.embedding { costs.embedding_s } else { 0.0 };
-        let reduced_s = own * reductions.layer_s[class]
-            + if untied_head { reductions.head_s[class] } else { 0.0 }
-            + if ends.embedding { embedding_reduced_s } else { 0.0 };
-        passed_s + head_s + trips_s + all_s - after_first_block_s + reduced_s <= self.time_s
+        let (other_s, behind_s, first_s) = if first {
+            (least.layer_s, 0.0, embedding_reduced_s - costs.embedding_s)
+        } else {
+            (least.forward_s, behind_f * (least.layer_s - least.forward_s), 0.0)
+        };
+        // The backward pass of the block that is reduced first is over.
+        let untied_head = ends.head && self.setting.head_gradient_bytes > 0.0;
+        let begun_s = if untied_head { reductions.head_s[class] } else { backward_s };
+        let reduction = Line {
+            at_none_s: always_s + layers * other_s + behind_s + first_s + begun_s,
+            per_layer_s: all * costs.layer_s - other_s - backward_s + reductions.layer_s[class],
+        };
+        let in_flight = micro_batches.min(behind + 1);
+        let fitting = costs.max_layers(ends, in_flight).min(self.setting.num_layers);
+        reduction.most(self.time_s, compute.most(self.time_s, fitting))
     }
 }
+
+/// Seconds that are linear in a stage's layers.
+struct Line {
+    at_none_s: f64,
+    per_layer_s: f64,
+}
+
+impl Line {
+    /// The most layers, at most so many, that don't take longer than this; all where they cost nothing.
+    fn most(&self, time_s: f64, at_most: u32) -> u32 {
+        let left_s = time_s - self.at_none_s;
+        if self.per_layer_s <= 0.0 {
+            return at_most;
+        }
+        at_most.min((left_s / self.per_layer_s * (1.0 + SLACK)).max(0.0) as u32)
+    }
+}
+
+/// Gives way to sums that were added in another order.
+const SLACK: f64 = 1e-9;
