@@ -11,7 +11,9 @@
 pub mod balance;
 mod bounds;
 mod candidates;
+mod counts;
 pub mod grouping;
+pub(in crate::planner) mod joint;
 mod mapping;
 pub(in crate::planner) mod outer;
 mod pipeline;

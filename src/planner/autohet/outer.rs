@@ -102,13 +102,22 @@ impl<'a> Outer<'a> {
                 break;
             }
             let b = column_bound_s(&self.settings[point.setting], point.replicas, (bound_s, least_s), &mut work);
-            if b < least_s { dbg = Some((bound_s, b, point)); }
+            if b < least_s {
+                dbg = Some((bound_s, b, point));
+            }
             least_s = b;
         }
         if std::env::var("DBG").is_ok() {
             if let Some((m, b, p)) = dbg {
                 let e = self.settings[p.setting].execution;
-                eprintln!("   bind: mem {m:.4} col {b:.4} t{} b{} {:?} D{} work left {work} points {}", e.tensor_parallel_size, e.micro_batch_size, e.recompute, p.replicas, points.len());
+                eprintln!(
+                    "   bind: mem {m:.4} col {b:.4} t{} b{} {:?} D{} work left {work} points {}",
+                    e.tensor_parallel_size,
+                    e.micro_batch_size,
+                    e.recompute,
+                    p.replicas,
+                    points.len()
+                );
             }
         }
         least_s

@@ -66,7 +66,11 @@ struct Cell {
 impl<'a> Columns<'a> {
     /// Columns for an iteration in `time_s` seconds without the optimizer step, of so many replicas, with no class before
     /// `fastest`.
-    pub fn new(setting: &'a Setting, reductions: &'a Reductions, (time_s, replicas, fastest): (f64, u32, usize)) -> Self {
+    pub fn new(
+        setting: &'a Setting,
+        reductions: &'a Reductions,
+        (time_s, replicas, fastest): (f64, u32, usize),
+    ) -> Self {
         let classes = || setting.classes[fastest..].iter();
         let least = |of: fn(&ClassCosts) -> f64| classes().map(of).fold(f64::INFINITY, f64::min);
         let links = (fastest..setting.classes.len()).flat_map(|from| (fastest..=from).map(move |to| (from, to)));
@@ -74,7 +78,8 @@ impl<'a> Columns<'a> {
             let within = from == to && setting.classes[from].units_per_node > 1;
             [Some(setting.transfer_s(from, to, false)), within.then(|| setting.transfer_s(from, to, true))]
         });
-        let reduced_after_layer_s = classes().zip(&reductions.layer_s[fastest..]).map(|(c, &reduce_s)| reduce_s - c.embedding_s);
+        let reduced_after_layer_s =
+            classes().zip(&reductions.layer_s[fastest..]).map(|(c, &reduce_s)| reduce_s - c.embedding_s);
         let least = Least {
             layer_s: least(|class| class.layer_s),
             forward_s: least(|class| class.layer_forward_s),
@@ -103,7 +108,8 @@ impl<'a> Columns<'a> {
                 break;
             }
             self.work += prices.len() as u64;
-            let per_layer = prices.iter().enumerate().map(|(class, price)| price / self.layers_anywhere(micro_batches, class));
+            let per_layer =
+                prices.iter().enumerate().map(|(class, price)| price / self.layers_anywhere(micro_batches, class));
             let per_layer = per_layer.fold(f64::INFINITY, f64::min);
             let layers = f64::from(self.setting.num_layers);
             if per_layer.is_finite()

@@ -109,7 +109,8 @@ impl Tableau {
             *entry = line.iter().zip(column).map(|(a, b)| a * b).sum();
         }
         let ratio = |&row: &usize| self.values[row] / direction[row];
-        let leaving = (0..self.rows).filter(|&row| direction[row] > EPSILON).min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+        let leaving =
+            (0..self.rows).filter(|&row| direction[row] > EPSILON).min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
         let Some(leaving) = leaving else { return false };
         let pivot = direction[leaving];
         self.inverse[leaving].iter_mut().for_each(|entry| *entry /= pivot);
