@@ -46,6 +46,17 @@ pub(super) enum Format {
     Json,
 }
 
+/// Engines of the planner autohet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum EngineName {
+    /// The search, SCIP for the most promising groupings of few units, and the grids of the baselines.
+    Auto,
+    /// The same, with the joint integer program for clusters of few units.
+    Scip,
+    /// The search alone.
+    Search,
+}
+
 /// The training job: shared by replays and plans.
 #[derive(Debug, Args)]
 pub(super) struct JobArgs {
@@ -138,6 +149,10 @@ pub(super) struct PlanArgs {
     /// Planner
     #[arg(long, value_name = "NAME", default_value = "autohet")]
     pub(super) planner: String,
+    /// What the planner autohet groups GPUs by: its own search, SCIP beside it, or whichever of these is quick [default:
+    /// auto]
+    #[arg(long, value_enum)]
+    pub(super) engine: Option<EngineName>,
     #[command(flatten)]
     pub(super) job: JobArgs,
     /// Also write the plan file, to use the plan again

@@ -25,7 +25,10 @@ struct Problem {
 
 pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     files::check_distinct(&[("--out", args.out.as_deref()), ("--perfetto", args.perfetto.as_deref())])?;
-    let planner = job::planner(&args.planner)?;
+    let planner = match args.engine {
+        Some(engine) => job::planner_with_engine(&args.planner, engine)?,
+        None => job::planner(&args.planner)?,
+    };
     let problem = Problem::new(&args.cluster, &args.job)?;
     let (planned, planning_s) = problem.plan(planner.as_ref())?;
     let mut files = Vec::new();

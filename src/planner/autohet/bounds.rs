@@ -31,7 +31,7 @@ mod program;
 mod reductions;
 mod whole;
 
-use super::setting::{Ends, Setting};
+use super::setting::{ClassCosts, Ends, Setting};
 use columns::Columns;
 use reductions::Reductions;
 
@@ -138,12 +138,10 @@ pub fn column_bound_s(setting: &Setting, replicas: u32, (known_s, enough_s): (f6
             return false;
         }
         let time_s = (time_s - setting.optimizer_s) / ROUNDING;
-        let mut steps = 0;
-        if let Some(proven) = whole::is_too_short(setting, replicas, (&reductions, time_s), &mut steps) {
-            *work = work.saturating_sub(steps);
+        if let Some(proven) = whole::is_too_short(setting, replicas, (&reductions, time_s), work) {
             return proven;
         }
-        let mut columns = Columns::new(setting, &reductions, (time_s, replicas, 0));
+        let mut columns = Columns::new(setting, &reductions, (time_s, replicas, 0), *work);
         let proven = program::is_too_short(setting, replicas, &mut columns);
         *work = work.saturating_sub(columns.work);
         proven
@@ -165,7 +163,7 @@ const PRECISION: f64 = 1e-3;
 /// Most replicas that the cluster can hold: each has at least one unit, one micro batch and memory for every layer.
 pub fn most_replicas(setting: &Setting) -> u32 {
     let middle = Ends { embedding: false, head: false };
-    let held = |class: &super::setting::ClassCosts| u64::from(class.units) * u64::from(class.max_layers(middle, 1));
+    let held = |class: &ClassCosts| u64::from(class.units) * u64::from(class.max_layers(middle, 1));
     let layers: u64 = setting.classes.iter().map(held).sum();
     let by_memory = u32::try_from(layers / u64::from(setting.num_layers.max(1))).unwrap_or(u32::MAX);
     by_memory.min(setting.units()).min(setting.micro_batches)
@@ -173,7 +171,7 @@ pub fn most_replicas(setting: &Setting) -> u32 {
 
 /// Work of one micro batch in layers, `W`.
 fn work_layers(setting: &Setting) -> f64 {
-    let least = |fixed_s: fn(&super::setting::ClassCosts) -> f64| {
+    let least = |fixed_s: fn(&ClassCosts) -> f64| {
         setting.classes.iter().map(|class| fixed_s(class) / class.layer_s).fold(f64::INFINITY, f64::min)
     };
     f64::from(setting.num_layers) + least(|class| class.embedding_s) + least(|class| class.head_s)

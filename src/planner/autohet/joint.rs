@@ -19,9 +19,9 @@ use super::setting::{Ends, Setting};
 mod tests;
 
 /// Counts of units up to which all are gone through.
-const MAX_COUNTS: usize = 300;
-/// Orders of stages up to which all are tried.
-const MAX_ORDERS: usize = 20_000;
+const MAX_COUNTS: usize = 100;
+/// Orders of stages up to which all are tried: some ten milliseconds.
+const MAX_ORDERS: usize = 5000;
 /// Slack for comparing sums that were added in another order.
 const SLACK: f64 = 1e-12;
 
@@ -190,7 +190,9 @@ fn add_lines(setting: &Setting, order: &[usize], lines: &mut Vec<Line>) {
     let mut least_fill_s = f64::INFINITY;
     for period_s in periods {
         let within = |stage: usize| {
-            (1..=most[stage]).rev().find(|&layers| time_s(stage, layers) <= period_s * (1.0 + SLACK)).unwrap_or(0)
+            let class = &setting.classes[order[stage]];
+            let left_s = period_s * (1.0 + SLACK) - class.fixed_s(Ends::at(stage, depth));
+            most[stage].min((left_s / class.layer_s).max(0.0) as u32)
         };
         let caps: Vec<u32> = (0..depth).map(within).collect();
         if caps.contains(&0) || caps.iter().sum::<u32>() < setting.num_layers {

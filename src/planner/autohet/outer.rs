@@ -10,7 +10,7 @@ use super::stage_one;
 use crate::plan::{Plan, PlanError, PlanRequest};
 use crate::planner::estimate;
 
-/// Steps of dynamic programs that the bound may take: about a tenth of a second.
+/// Steps of dynamic programs that the bound may take: well below a second.
 const BOUND_WORK: u64 = 30_000_000;
 
 /// Points of the enumeration whose groupings are improved.
@@ -96,29 +96,12 @@ impl<'a> Outer<'a> {
         }
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut work = BOUND_WORK;
-        let mut dbg = None;
-        for (bound_s, point) in points.iter().copied() {
+        for (bound_s, point) in points {
             if bound_s >= least_s {
                 break;
             }
-            let b = column_bound_s(&self.settings[point.setting], point.replicas, (bound_s, least_s), &mut work);
-            if b < least_s {
-                dbg = Some((bound_s, b, point));
-            }
-            least_s = b;
-        }
-        if std::env::var("DBG").is_ok() {
-            if let Some((m, b, p)) = dbg {
-                let e = self.settings[p.setting].execution;
-                eprintln!(
-                    "   bind: mem {m:.4} col {b:.4} t{} b{} {:?} D{} work left {work} points {}",
-                    e.tensor_parallel_size,
-                    e.micro_batch_size,
-                    e.recompute,
-                    p.replicas,
-                    points.len()
-                );
-            }
+            let setting = &self.settings[point.setting];
+            least_s = column_bound_s(setting, point.replicas, (bound_s, least_s), &mut work);
         }
         least_s
     }

@@ -40,8 +40,9 @@ pub struct Columns<'a> {
     /// Places from the end that are told apart.
     depth: u32,
     most_stages: u32,
-    /// Steps of the dynamic program so far.
+    /// Steps so far, and how many there may be.
     pub work: u64,
+    most_work: u64,
     cells: Vec<Cell>,
 }
 
@@ -70,6 +71,7 @@ impl<'a> Columns<'a> {
         setting: &'a Setting,
         reductions: &'a Reductions,
         (time_s, replicas, fastest): (f64, u32, usize),
+        most_work: u64,
     ) -> Self {
         let classes = || setting.classes[fastest..].iter();
         let least = |of: fn(&ClassCosts) -> f64| classes().map(of).fold(f64::INFINITY, f64::min);
@@ -91,7 +93,7 @@ impl<'a> Columns<'a> {
         // The other replicas have a unit each at least.
         let most_stages = setting.num_layers.min(setting.units().saturating_sub(replicas - 1)).max(1);
         let depth = most_stages.min(MAX_DEPTH);
-        Self { setting, reductions, time_s, least, most_stages, depth, work: 0, cells: Vec::new() }
+        Self { setting, reductions, time_s, least, most_stages, depth, work: 0, most_work, cells: Vec::new() }
     }
 
     /// Stages that a replica has at most.
@@ -99,28 +101,38 @@ impl<'a> Columns<'a> {
         self.most_stages
     }
 
-    /// The column of most gain, at least `least_gain`; `None` where there is none.
+    /// The column of most gain above `least_gain`; `None` where there is none.
     pub fn best(&mut self, prices: &[f64], most_micro_batches: u32, least_gain: f64) -> Option<Column> {
-        let mut best: Option<Column> = None;
-        let mut to_beat = least_gain;
+        let mut best = self.next_above(prices, most_micro_batches, least_gain)?;
+        while let Some(better) = self.next_above(prices, best.micro_batches - 1, best.gain) {
+            best = better;
+        }
+        Some(best)
+    }
+
+    /// The first column of a gain above `least_gain`, most micro batches first.
+    pub fn next_above(&mut self, prices: &[f64], most_micro_batches: u32, least_gain: f64) -> Option<Column> {
+        let layers = f64::from(self.setting.num_layers);
         for micro_batches in (1..=most_micro_batches).rev() {
-            if f64::from(micro_batches) <= to_beat {
+            let most = f64::from(micro_batches);
+            if most <= least_gain || self.is_exhausted() {
                 break;
             }
             self.work += prices.len() as u64;
-            let per_layer =
-                prices.iter().enumerate().map(|(class, price)| price / self.layers_anywhere(micro_batches, class));
-            let per_layer = per_layer.fold(f64::INFINITY, f64::min);
-            let layers = f64::from(self.setting.num_layers);
-            if per_layer.is_finite()
-                && f64::from(micro_batches) - layers * per_layer > to_beat
-                && let Some(column) = self.cheapest(micro_batches, prices, f64::from(micro_batches) - to_beat)
+            let per_layer = |(class, price): (usize, &f64)| price / self.layers_anywhere(micro_batches, class);
+            let per_layer = prices.iter().enumerate().map(per_layer).fold(f64::INFINITY, f64::min);
+            if most - layers * per_layer > least_gain
+                && let Some(column) = self.cheapest(micro_batches, prices, most - least_gain)
             {
-                to_beat = column.gain;
-                best = Some(column);
+                return Some(column);
             }
         }
-        best
+        None
+    }
+
+    /// Whether the steps are used up: then that nothing was found says nothing.
+    pub fn is_exhausted(&self) -> bool {
+        self.work >= self.most_work
     }
 
     /// The cheapest units for so many micro batches, if they cost less than `budget`.
@@ -222,7 +234,8 @@ impl<'a> Columns<'a> {
         let (other_s, behind_s, first_s) = if first {
             (least.layer_s, 0.0, embedding_reduced_s - costs.embedding_s)
         } else {
-            (least.forward_s, behind_f * (least.layer_s - least.forward_s), 0.0)
+            // Its optimizer step may be shorter than a first stage's, which has been taken off the time.
+            (least.forward_s, behind_f * (least.layer_s - least.forward_s), -self.setting.optimizer_s)
         };
         // The backward pass of the block that is reduced first is over.
         let untied_head = ends.head && self.setting.head_gradient_bytes > 0.0;

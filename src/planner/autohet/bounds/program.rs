@@ -23,13 +23,17 @@ const EPSILON: f64 = 1e-9;
 pub fn is_too_short(setting: &Setting, replicas: u32, columns: &mut Columns) -> bool {
     let wanted = f64::from(setting.micro_batches);
     let most = setting.micro_batches - (replicas - 1);
+    let classes = setting.classes.len();
+    if is_too_short_by_rates(setting, replicas, columns) {
+        return true;
+    }
     let mut tableau = Tableau::new(setting, replicas);
     for _ in 0..MAX_STEPS {
         if tableau.value() >= wanted - EPSILON {
             return false;
         }
         let (mut prices, per_replica) = tableau.prices();
-        if let Some(row) = (0..setting.classes.len()).find(|&row| prices[row] < -EPSILON) {
+        if let Some(row) = (0..classes).find(|&row| prices[row] < -EPSILON) {
             // The slack of this row brings more than its price.
             if !tableau.enter(&tableau.slack(row), 0.0) {
                 return false;
@@ -40,13 +44,29 @@ pub fn is_too_short(setting: &Setting, replicas: u32, columns: &mut Columns) -> 
         let paid: f64 = prices.iter().zip(&setting.classes).map(|(price, class)| price * f64::from(class.units)).sum();
         // Gains below this leave the bound below what is wanted.
         let harmless = (wanted - paid) / f64::from(replicas) - EPSILON;
-        let Some(column) = columns.best(&prices[..setting.classes.len()], most, harmless) else { return true };
-        if column.gain <= per_replica + EPSILON || !tableau.enter_column(&column) {
+        let Some(column) = columns.best(&prices[..classes], most, harmless) else { return !columns.is_exhausted() };
+        if columns.is_exhausted() || column.gain <= per_replica + EPSILON || !tableau.enter_column(&column) {
             return false;
         }
     }
     false
 }
+
+/// A first look: prices in proportion to the units' rates prove most times that are much too short.
+fn is_too_short_by_rates(setting: &Setting, replicas: u32, columns: &mut Columns) -> bool {
+    let wanted = f64::from(setting.micro_batches);
+    let most = setting.micro_batches - (replicas - 1);
+    let rate_per_s: f64 = setting.classes.iter().map(|class| f64::from(class.units) * class.layer_rate_per_s()).sum();
+    SHARES.iter().any(|share| {
+        let price = |class: &super::ClassCosts| share * wanted * class.layer_rate_per_s() / rate_per_s;
+        let prices: Vec<f64> = setting.classes.iter().map(price).collect();
+        let harmless = wanted * (1.0 - share) / f64::from(replicas) - EPSILON;
+        columns.next_above(&prices, most, harmless).is_none() && !columns.is_exhausted()
+    })
+}
+
+/// What all units together are worth, as multiples of all micro batches: more than one, as each replica has a bubble.
+const SHARES: [f64; 6] = [1.0, 1.03, 1.08, 1.15, 1.3, 1.6];
 
 /// A basis and its inverse. Row `classes` is that of the replicas.
 struct Tableau {

@@ -11,10 +11,10 @@ use crate::planner::autohet::counts::Counts;
 use crate::planner::autohet::setting::Setting;
 
 /// Counts of units up to which all are gone through.
-const MAX_COUNTS: usize = 1500;
+const MAX_COUNTS: usize = 450;
 
 /// Whether it's proven that so many replicas can't do all micro batches in `time_s` seconds without the optimizer step;
-/// `None` where there are too many counts. Adds its steps to `work`.
+/// `None` where there are too many counts. Takes its steps off `work`, and proves nothing without any left.
 pub fn is_too_short(
     setting: &Setting,
     replicas: u32,
@@ -26,30 +26,57 @@ pub fn is_too_short(
     let most = setting.micro_batches - (replicas - 1);
     let mut one = vec![None; counts.len()];
     for fastest in 0..setting.classes.len() {
-        let columns = Columns::new(setting, reductions, (time_s, replicas, fastest));
+        let columns = Columns::new(setting, reductions, (time_s, replicas, fastest), u64::MAX);
         // No replica's counts are resolved twice: each has one fastest class.
-        let mut open: Vec<usize> = (0..counts.len())
-            .filter(|&at| counts.fastest(at) == Some(fastest) && counts.stages(at) <= columns.most_stages())
-            .collect();
-        let mut held = vec![0; counts.len()];
-        for micro_batches in (1..=most).rev() {
-            if open.is_empty() {
-                break;
-            }
-            *work += (counts.len() * setting.classes.len()) as u64;
-            hold(&counts, &columns, (micro_batches, fastest), &mut held);
-            open.retain(|&at| {
-                let layers = most_held(&counts, &columns, (micro_batches, fastest), &held, at);
-                let fits = layers >= i64::from(setting.num_layers);
-                if fits {
-                    one[at] = Some(micro_batches);
-                }
-                !fits
-            });
+        let is_open = |&at: &usize| counts.fastest(at) == Some(fastest) && counts.stages(at) <= columns.most_stages();
+        let open = (0..counts.len()).filter(is_open).collect();
+        let mut replicas = Replicas { counts: &counts, columns, fastest, held: vec![0; counts.len()], most: &mut one };
+        if !replicas.resolve((0, most), open, setting.num_layers, work) {
+            return Some(false);
         }
     }
-    let all = times(&counts, &one, replicas, work);
+    let mut added = 0;
+    let all = times(&counts, &one, replicas, &mut added);
+    *work = work.saturating_sub(added);
     Some(all.into_iter().flatten().max().unwrap_or(0) < setting.micro_batches)
+}
+
+/// The replicas with one fastest class.
+struct Replicas<'a> {
+    counts: &'a Counts,
+    columns: Columns<'a>,
+    fastest: usize,
+    held: Vec<i64>,
+    /// Most micro batches by count, once known.
+    most: &'a mut [Option<u32>],
+}
+
+impl Replicas<'_> {
+    /// Finds the most micro batches of the `open` counts, which can do the first number and no more than the second. False
+    /// where the work ran out.
+    fn resolve(&mut self, (can, may): (u32, u32), open: Vec<usize>, num_layers: u32, work: &mut u64) -> bool {
+        if open.is_empty() {
+            return true;
+        }
+        if can == may {
+            open.into_iter().for_each(|at| self.most[at] = (can > 0).then_some(can));
+            return true;
+        }
+        let steps = (self.counts.len() * self.counts.classes()) as u64;
+        *work = work.saturating_sub(steps);
+        if *work == 0 {
+            return false;
+        }
+        let middle = (can + may).div_ceil(2);
+        hold(self.counts, &self.columns, (middle, self.fastest), &mut self.held);
+        let fits = |at: &usize| {
+            let layers = most_held(self.counts, &self.columns, (middle, self.fastest), &self.held, *at);
+            layers >= i64::from(num_layers)
+        };
+        let (fitting, others): (Vec<usize>, Vec<usize>) = open.into_iter().partition(fits);
+        self.resolve((middle, may), fitting, num_layers, work)
+            && self.resolve((can, middle - 1), others, num_layers, work)
+    }
 }
 
 /// The most layers of the last stages of a replica by the units that these take; -1 where a stage would hold none.
