@@ -63,6 +63,17 @@ pub(super) enum ComparisonFormat {
     Csv,
 }
 
+/// Engines of the planner autohet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum EngineName {
+    /// The search, SCIP for the most promising groupings of few units, and the grids of the baselines.
+    Auto,
+    /// The same, with the joint integer program for clusters of few units.
+    Scip,
+    /// The search alone.
+    Search,
+}
+
 /// The training job: shared by replays and plans.
 #[derive(Debug, Default, Args)]
 pub(super) struct JobArgs {
@@ -210,6 +221,10 @@ pub(super) struct PlanArgs {
     /// Print the plans than which none is both faster and cheaper a token
     #[arg(long)]
     pub(super) pareto: bool,
+    /// What the planner autohet groups GPUs by: its own search, SCIP beside it, or whichever of these is quick [default:
+    /// auto]
+    #[arg(long, value_enum)]
+    pub(super) engine: Option<EngineName>,
     /// Also write the plan file, to use the plan again
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,

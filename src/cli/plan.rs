@@ -24,7 +24,10 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         ("--perfetto", args.perfetto.as_deref()),
         ("--export", args.export.as_deref()),
     ])?;
-    let planner = job::planner(&args.planner)?;
+    let planner = match args.engine {
+        Some(engine) => job::planner_with_engine(&args.planner, engine)?,
+        None => job::planner(&args.planner)?,
+    };
     let problem = Problem::new(&args.problem)?;
     let start = Instant::now();
     let Rented { planned, plans } = match rent(args, &problem, planner.as_ref()) {

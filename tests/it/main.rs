@@ -1,6 +1,7 @@
 //! Integration tests.
 
 mod bad_input;
+mod bounds;
 mod contract;
 mod determinism;
 mod explain;
