@@ -183,7 +183,8 @@ struct UntimedRun<'a> {
     /// Per rank and stream, the instructions still to run, last first.
     queues: Vec<[Vec<u32>; Stream::COUNT]>,
     done: Vec<Vec<bool>>,
-    /// Receives that wait at each channel, and members that wait at each group.
+    /// Receives that wait at each channel, members that wait at each group, and ranks that wait at each pass for those
+    /// who share their stage (by the first of them), as its collectives take them all.
     arrived: Vec<Vec<(usize, usize)>>,
 }
 
@@ -200,7 +201,7 @@ impl<'a> UntimedRun<'a> {
             program,
             queues: program.ranks.iter().map(|rank| queue(&rank.instructions)).collect(),
             done: program.ranks.iter().map(|rank| vec![false; rank.instructions.len()]).collect(),
-            arrived: vec![Vec::new(); program.channels.len() + program.groups.len()],
+            arrived: vec![Vec::new(); program.channels.len() + program.groups.len() + program.ranks.len()],
         }
     }
 
@@ -228,7 +229,11 @@ impl<'a> UntimedRun<'a> {
             Op::AllReduce { group, .. } => {
                 (self.program.channels.len() + group as usize, self.program.groups[group as usize].ranks.len())
             }
-            _ => {
+            Op::Forward { .. } | Op::Backward { .. } => {
+                let sharing = self.program.stage_ranks(Rank::from(rank));
+                (self.program.channels.len() + self.program.groups.len() + sharing.start, sharing.len())
+            }
+            Op::OptimizerStep => {
                 self.finish(rank, stream, id);
                 return true;
             }
