@@ -18,6 +18,7 @@ mod plan_report;
 mod plans_jsonl;
 mod recoveries_csv;
 mod rented;
+mod reproduction;
 mod results_folder;
 mod summary;
 mod table;
@@ -33,8 +34,15 @@ pub use plan_report::{ComparedPlanner, PlanReport, StageFootprint, comparison_js
 pub use plans_jsonl::plans_jsonl;
 pub use recoveries_csv::recoveries_csv;
 pub use rented::{rented_json, unlike};
+pub use reproduction::{
+    ReproducedCase, ReproducedPlan, Reproduction, reproduction_csv, reproduction_markdown, reproduction_svg,
+    reproduction_table,
+};
 pub use results_folder::ResultsFolder;
 pub use summary::{PolicySummary, SUMMARY_SCHEMA, SUMMARY_SCHEMA_VERSION, Summary, SummaryInputs, TraceSummary};
-pub use table::{Screen, comparison_table, plan_table, policy_table, rented_table, statistics_table};
+pub use table::{
+    Screen, comparison_table, explanation_text, fitting_changes_text, plan_table, policy_table, rented_table,
+    statistics_table,
+};
 pub use throughput_chart::throughput_svg;
 pub use timeline_csv::timeline_csv;

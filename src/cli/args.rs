@@ -33,18 +33,12 @@ pub(super) enum SimCommand {
     Plan(PlanArgs),
     /// Puts the plans of several planners side by side, all judged by the simulator.
     Compare(CompareArgs),
-    /// Plans in settings that others have published, beside their figures.
+    /// Repeats published comparisons on the simulator.
     #[command(subcommand)]
     Reproduce(ReproduceCommand),
     /// Makes and measures availability traces.
     #[command(subcommand)]
     Trace(TraceCommand),
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum ReproduceCommand {
-    /// OPT-350M on six clusters of A100 and V100, by the closed form of Sailor (SOSP'25) on its own profiles
-    Sailor(SailorArgs),
 }
 
 /// How results are printed.
@@ -57,7 +51,7 @@ pub(super) enum Format {
 }
 
 /// The training job: shared by replays and plans.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct JobArgs {
     /// Model preset [default: gpt3-6.7b]
     #[arg(long, value_name = "NAME")]
@@ -185,6 +179,9 @@ pub(super) struct PlanArgs {
     /// Planner
     #[arg(long, value_name = "NAME", default_value = "autohet")]
     pub(super) planner: String,
+    /// Also say why this plan, what was rejected and what would help; where nothing fits, every change that would make it
+    #[arg(long)]
+    pub(super) explain: bool,
     /// What makes one plan better than another
     #[arg(long, value_enum, default_value_t = ObjectiveName::Throughput)]
     pub(super) objective: ObjectiveName,
@@ -231,6 +228,36 @@ pub(super) struct CompareArgs {
     /// What to print on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ReproduceCommand {
+    /// Plans every case of AutoHet's comparison with Megatron-LM and Whale, and writes the ratios beside the paper's
+    Paper(ReproduceArgs),
+    /// OPT-350M on six clusters of A100 and V100, by the closed form of Sailor (SOSP'25) on its own profiles
+    Sailor(SailorArgs),
+}
+
+const REPRODUCE_EXAMPLES: &str = "\
+Examples:
+  autohet-sim reproduce paper
+  autohet-sim reproduce paper --scenario scenarios/paper-llama-7b-5a100-3h20.toml --out results/one";
+
+#[derive(Debug, Args)]
+#[command(after_help = REPRODUCE_EXAMPLES)]
+pub(super) struct ReproduceArgs {
+    /// A case; may be repeated [default: scenarios/paper-*.toml]
+    #[arg(long = "scenario", value_name = "FILE")]
+    pub(super) scenarios: Vec<PathBuf>,
+    /// Folder for the results
+    #[arg(long, value_name = "FOLDER", default_value = "results/paper")]
+    pub(super) out: PathBuf,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// Print nothing on stderr but errors
+    #[arg(long, short)]
+    pub(super) quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]

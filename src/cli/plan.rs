@@ -3,16 +3,18 @@
 use super::args::{CompareArgs, Format, ObjectiveName, PlanArgs};
 use super::problem::Problem;
 use super::{Verdict, files, job, print, print_json};
-use crate::plan::{Goal, Objective, PlanError, Planner, PricedPlan};
+use crate::explain;
+use crate::plan::{Goal, Objective, Plan, PlanError, Planner, PricedPlan};
 use crate::planner;
 use crate::planner::objective::{self, Rented};
 use crate::planner::sailor::SailorPlan;
 use crate::report::{
-    ComparedPlanner, Screen, comparison_json, comparison_table, perfetto_json, plan_json, plan_table, rented_json,
-    rented_table, unlike,
+    ComparedPlanner, Screen, comparison_json, comparison_table, explanation_text, fitting_changes_text, perfetto_json,
+    plan_json, plan_table, rented_json, rented_table, unlike,
 };
 use crate::runtime::sim::simulate;
 use anyhow::anyhow;
+use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
 
@@ -25,42 +27,60 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     let planner = job::planner(&args.planner)?;
     let problem = Problem::new(&args.problem)?;
     let start = Instant::now();
-    let Rented { planned, plans } = rent(args, &problem, planner.as_ref())?;
+    let Rented { planned, plans } = match rent(args, &problem, planner.as_ref()) {
+        Err(error) if args.explain && is_verdict(&error) => return explain_misfit(&problem, &error, args.format),
+        rented => rented?,
+    };
     let planning_s = start.elapsed().as_secs_f64();
-    let mut files = Vec::new();
-    if let Some(path) = &args.out {
-        files.push((path, planned.plan.to_json()));
-    }
-    if let Some(path) = &args.perfetto {
-        let iteration = simulate(&planned.plan, &problem.cluster, &problem.cost)?;
-        files.push((path, perfetto_json(&planned.plan, &iteration.program, &iteration.timeline)));
-    }
-    if let Some(path) = &args.export {
-        files.push((path, SailorPlan::of(&planned.plan).to_json()));
-    }
-    let files: Vec<(&Path, &[u8])> = files.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
-    files::write_files(&files)?;
+    let explained =
+        args.explain.then(|| explain::explain(&problem.request(), planner.as_ref(), &planned)).transpose()?;
+    write_plan(args, &problem, &planned.plan)?;
     if args.pareto || args.top_k.is_some() {
         return print_several(args, plans);
     }
-    let report = problem.report(&planned, planning_s);
-    if problem.judge().is_closed_form() {
-        let judge = problem.judge().name();
-        eprintln!("note: iterations are those of the closed form of `{judge}`, the lower bound is that of our own cost model");
+    let judge = problem.judge();
+    if judge.is_closed_form() {
+        let name = judge.name();
+        eprintln!("note: iterations are those of `{name}`'s closed form, the lower bound is that of our own cost model");
     }
+    let report = problem.report(&planned, planning_s);
     match args.format {
-        Format::Table => print(&plan_table(&report, Screen::of_stdout()))?,
+        Format::Table => {
+            let screen = Screen::of_stdout();
+            let explanation = explained.map(|explained| explanation_text(&explained, screen)).unwrap_or_default();
+            print(&(plan_table(&report, screen) + &explanation))?;
+        }
         Format::Json => {
             let mut json = plan_json(&report);
-            json["judge"] = problem.judge().name().into();
+            json["judge"] = judge.name().into();
+            if let Some(explained) = explained {
+                json["explanation"] = serde_json::to_value(explained)?;
+            }
             print_json(&json)?;
         }
     }
     Ok(Verdict::Good)
 }
 
+/// Writes the files that were asked for, all or none.
+fn write_plan(args: &PlanArgs, problem: &Problem, plan: &Plan) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    if let Some(path) = &args.out {
+        files.push((path, plan.to_json()));
+    }
+    if let Some(path) = &args.perfetto {
+        let iteration = simulate(plan, &problem.cluster, &problem.cost)?;
+        files.push((path, perfetto_json(plan, &iteration.program, &iteration.timeline)));
+    }
+    if let Some(path) = &args.export {
+        files.push((path, SailorPlan::of(plan).to_json()));
+    }
+    let files: Vec<(&Path, &[u8])> = files.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
+    files::write_files(&files)
+}
+
 /// The best plan for the objective, and everything else that was judged.
-fn rent(args: &PlanArgs, problem: &Problem, planner: &dyn Planner) -> anyhow::Result<Rented> {
+fn rent(args: &PlanArgs, problem: &Problem, planner: &dyn Planner) -> Result<Rented, PlanError> {
     let objective = objective_of(args);
     let request = problem.request();
     let mut rented = objective::plan(&request, planner, &objective)?;
@@ -92,6 +112,16 @@ fn print_several(args: &PlanArgs, mut plans: Vec<PricedPlan>) -> anyhow::Result<
         Format::Json => print_json(&rented_json(&shown))?,
     }
     Ok(Verdict::Good)
+}
+
+/// Nothing fits, which is an answer too: with every change that would make it fit.
+fn explain_misfit(problem: &Problem, error: &PlanError, format: Format) -> anyhow::Result<Verdict> {
+    let changes = explain::fitting_changes(&problem.request());
+    match format {
+        Format::Table => print(&fitting_changes_text(&error.to_string(), &changes, Screen::of_stdout()))?,
+        Format::Json => print_json(&json!({ "error": error.to_string(), "fits_with": changes }))?,
+    }
+    Ok(Verdict::Bad)
 }
 
 pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {

@@ -22,6 +22,8 @@ mod stage_one;
 #[cfg(test)]
 mod tests;
 
+pub use shortage::fitting_changes;
+
 use super::{baselines, ranking};
 use crate::plan::{Judge, PlanError, PlanRequest, PlannedIteration, Planner};
 use outer::Outer;

@@ -25,12 +25,20 @@ pub use whale::Whale;
 use crate::model::Recompute;
 use crate::plan::{Plan, PlanError, PlanRequest};
 
-/// The plans that the grid planners (Megatron-LM, Whale, Varuna) would execute, of the space that the request allows, in
-/// the name of `planner`; the best by the closed form first. A planner that executes them all is never slower than these
-/// are.
+/// GPUs up to which all of them are asked; beyond, only those that are done in milliseconds.
+const MAX_GPUS_FOR_ALL: u32 = 48;
+
+/// The plans that these planners would execute, of the space that the request allows, in the name of `planner`; the best
+/// by the closed form first. A planner that executes them all is never slower than these are. On large clusters they are those
+/// of Megatron-LM, Whale and Varuna.
 pub(super) fn most_promising(request: &PlanRequest, planner: &'static str) -> Result<Vec<Plan>, PlanError> {
     let mut plans = grid::most_promising(request, planner, whale::grids)?;
     plans.extend(grid::most_promising(request, planner, megatron::grids)?);
+    if request.cluster.gpu_count() <= MAX_GPUS_FOR_ALL {
+        plans.extend(grid::most_promising(request, planner, amp::grids)?);
+        plans.extend(grid::most_promising(request, planner, metis::grids)?);
+        plans.extend(grid::most_promising(request, planner, alpa::grids)?);
+    }
     let training = request.training;
     if training.tensor_parallel_sizes.contains(&1) && training.recompute.contains(&Recompute::Full) {
         let training = varuna::settings(training);

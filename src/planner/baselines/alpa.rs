@@ -40,7 +40,7 @@ impl Planner for Alpa {
     }
 }
 
-fn grids(space: &Space) -> Vec<Grid> {
+pub(super) fn grids(space: &Space) -> Vec<Grid> {
     let used = |node: &usize| space.uses[space.class_of[*node]];
     let orders = if space.cluster.gpu_count() <= MAX_GPUS_IN_EVERY_ORDER {
         space.node_orders()

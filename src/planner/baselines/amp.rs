@@ -30,7 +30,7 @@ impl Planner for Amp {
     }
 }
 
-fn grids(space: &Space) -> Vec<Grid> {
+pub(super) fn grids(space: &Space) -> Vec<Grid> {
     space.points.iter().flat_map(|point| of_degree(space, point)).collect()
 }
 

@@ -31,7 +31,7 @@ impl Planner for Metis {
     }
 }
 
-fn grids(space: &Space) -> Vec<Grid> {
+pub(super) fn grids(space: &Space) -> Vec<Grid> {
     let types: Vec<usize> = (0..space.uses.len()).filter(|&class| space.uses[class]).collect();
     let total: u32 = space.cluster.gpu_count();
     let mut found: Vec<Grid> = Vec::new();

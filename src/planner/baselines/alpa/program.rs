@@ -83,6 +83,8 @@ pub(super) struct Program<'a> {
     width: u32,
     micro_batches: u32,
     deepest: u32,
+    /// Where a stage may begin.
+    places: Vec<u32>,
 }
 
 /// What the program knows for one limit: the most layers that so many stages hold on the devices from a place on.
@@ -104,11 +106,17 @@ impl<'a> Program<'a> {
     pub fn new(space: &'a Space<'a>, line: &'a Line, width: u32, micro_batches: u32) -> Self {
         let smallest = width * space.points[0].degree();
         let deepest = (line.gpus / smallest).min(space.num_layers());
-        Self { space, line, width, micro_batches, deepest }
+        // A node is filled from its start by sub-meshes that are multiples of the smallest.
+        let of_node = |node: &LineNode| (node.start..node.start + node.gpus).step_by(smallest as usize);
+        let places = line.nodes.iter().flat_map(of_node).collect();
+        Self { space, line, width, micro_batches, deepest, places }
     }
 
     /// The units of each stage, of the depths that are best for some limit.
     pub fn solutions(&self) -> Vec<Vec<Vec<Unit>>> {
+        if self.depths_within(f64::INFINITY).is_empty() {
+            return Vec::new();
+        }
         let limits = self.limits();
         let least = limits.partition_point(|&limit_s| self.depths_within(limit_s).is_empty());
         let mut found: Vec<Vec<Vec<Unit>>> = Vec::new();
@@ -166,7 +174,7 @@ impl<'a> Program<'a> {
         let mut table = Table { held: Vec::new() };
         for stages in 1..self.deepest {
             table.held.push(vec![None; places + 1]);
-            for place in (0..self.line.gpus).rev() {
+            for &place in self.places.iter().rev() {
                 let best = self.best(&table, limit_s, place, stages, false).map(|(_, held)| held);
                 table.held[stages as usize - 1][place as usize] = best;
             }
