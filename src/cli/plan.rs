@@ -41,7 +41,9 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     let judge = problem.judge();
     if judge.is_closed_form() {
         let name = judge.name();
-        eprintln!("note: iterations are those of `{name}`'s closed form, the lower bound is that of our own cost model");
+        eprintln!(
+            "note: iterations are those of `{name}`'s closed form, the lower bound is that of our own cost model"
+        );
     }
     let report = problem.report(&planned, planning_s);
     match args.format {

@@ -5,7 +5,7 @@ mod sailor;
 
 pub(super) use sailor::{SailorArgs, run_sailor};
 
-use super::args::{Format, JobArgs, ProblemArgs, ReproduceArgs};
+use super::args::{Format, JobArgs, JudgeName, ProblemArgs, ReproduceArgs};
 use super::plan::is_verdict;
 use super::problem::Problem;
 use super::{Verdict, job, print};
@@ -88,7 +88,12 @@ fn files_of_the_paper() -> anyhow::Result<Vec<PathBuf>> {
 fn problem(file: &Path) -> anyhow::Result<(String, Problem)> {
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let name = stem.strip_prefix(PREFIX).unwrap_or(&stem).to_owned();
-    let args = ProblemArgs { cluster: None, scenario: Some(file.to_owned()), job: JobArgs::default() };
+    let args = ProblemArgs {
+        cluster: None,
+        scenario: Some(file.to_owned()),
+        job: JobArgs::default(),
+        judge: JudgeName::Simulator,
+    };
     Ok((name, Problem::new(&args)?))
 }
 

@@ -128,6 +128,7 @@ fn gpu_types(request: &PlanRequest) -> Vec<(String, u32, usize)> {
 /// Numbers of GPUs with their layers per second, of micro batches of one sample.
 fn with_rates(request: &PlanRequest, types: &[(String, u32, usize)]) -> Result<Vec<(f64, f64)>, CostError> {
     let execution = Execution {
+        tensor_parallel_size: 1,
         micro_batch_size: 1,
         recompute: Recompute::None,
         sequence_parallel: false,
