@@ -37,9 +37,9 @@ pub fn run_sim(args: SimArgs) -> ExitCode {
         None => replay::run(&args.replay),
         Some(SimCommand::Plan(args)) => plan::run_plan(&args),
         Some(SimCommand::Compare(args)) => plan::run_compare(&args),
-        Some(SimCommand::Trace(command)) => trace::run(&command),
-        Some(SimCommand::Reproduce(ReproduceCommand::Paper(args))) => reproduce::run(&args),
         Some(SimCommand::Reproduce(ReproduceCommand::Sailor(args))) => reproduce::run_sailor(&args),
+        Some(SimCommand::Trace(command)) => trace::run(&command),
+        Some(SimCommand::Reproduce(ReproduceCommand::Paper(args))) => reproduce::run_paper(&args),
     };
     exit_code(done, |_| false)
 }

@@ -84,6 +84,13 @@ impl LayerProfile {
         curves.flat_map(|curve| &curve.points).find_map(|(_, entry)| entry.optimizer_s_per_parameter)
     }
 
+    /// What a backward pass is multiplied by while gradients are reduced, where that was measured: at the first degree and
+    /// micro-batch size in the file.
+    pub fn last_backward_factor(&self, gpu: &str, precision: Precision) -> Option<f64> {
+        let curves = self.curves.iter().filter(|curve| curve.gpu == gpu && curve.precision == precision);
+        curves.flat_map(|curve| &curve.points).find_map(|(_, entry)| entry.last_backward_factor)
+    }
+
     /// Whether layers and both ends are measured on a GPU type for this execution.
     ///
     /// # Errors

@@ -41,8 +41,8 @@ pub use reproduction::{
 pub use results_folder::ResultsFolder;
 pub use summary::{PolicySummary, SUMMARY_SCHEMA, SUMMARY_SCHEMA_VERSION, Summary, SummaryInputs, TraceSummary};
 pub use table::{
-    Screen, comparison_table, explanation_text, fitting_changes_text, plan_table, policy_table, rented_table,
-    statistics_table,
+    Screen, comparison_csv, comparison_markdown, comparison_table, explanation_text, fitting_changes_text, plan_table,
+    policy_table, rented_table, statistics_table,
 };
 pub use throughput_chart::throughput_svg;
 pub use timeline_csv::timeline_csv;

@@ -33,7 +33,7 @@ pub(super) enum SimCommand {
     Plan(PlanArgs),
     /// Puts the plans of several planners side by side, all judged by the simulator.
     Compare(CompareArgs),
-    /// Repeats published comparisons on the simulator.
+    /// Repeats published comparisons: the paper's on the simulator, a peer's by its own judge.
     #[command(subcommand)]
     Reproduce(ReproduceCommand),
     /// Makes and measures availability traces.
@@ -48,6 +48,30 @@ pub(super) enum Format {
     Table,
     /// For machines.
     Json,
+}
+
+/// How a comparison is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ComparisonFormat {
+    /// For people.
+    Table,
+    /// For machines, with the plans.
+    Json,
+    /// For a document.
+    Markdown,
+    /// For a spreadsheet: a row for each planner.
+    Csv,
+}
+
+/// Engines of the planner autohet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum EngineName {
+    /// The search, SCIP for the most promising groupings of few units, and the grids of the baselines.
+    Auto,
+    /// The same, with the joint integer program for clusters of few units.
+    Scip,
+    /// The search alone.
+    Search,
 }
 
 /// The training job: shared by replays and plans.
@@ -197,6 +221,10 @@ pub(super) struct PlanArgs {
     /// Print the plans than which none is both faster and cheaper a token
     #[arg(long)]
     pub(super) pareto: bool,
+    /// What the planner autohet groups GPUs by: its own search, SCIP beside it, or whichever of these is quick [default:
+    /// auto]
+    #[arg(long, value_enum)]
+    pub(super) engine: Option<EngineName>,
     /// Also write the plan file, to use the plan again
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
@@ -226,8 +254,8 @@ pub(super) struct CompareArgs {
     #[arg(long = "planner", value_name = "NAMES", value_delimiter = ',')]
     pub(super) planners: Option<Vec<String>>,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(super) format: Format,
+    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
+    pub(super) format: ComparisonFormat,
 }
 
 #[derive(Debug, Subcommand)]

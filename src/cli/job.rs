@@ -1,11 +1,12 @@
 //! From arguments to the objects that the library works with.
 
-use super::args::{JobArgs, ReadingArgs};
+use super::args::{EngineName, JobArgs, ReadingArgs};
 use crate::cluster::{GpuSpec, Link, NodeDefaults};
 use crate::cost::CostModel;
 use crate::model::ModelSpec;
 use crate::plan::Planner;
 use crate::planner;
+use crate::planner::autohet::{AutoHet, Engine};
 use crate::profile::LayerProfile;
 use crate::scenario::{NetworkSettings, Scenario, TraceSettings};
 use crate::suggest;
@@ -50,6 +51,27 @@ pub(super) fn node_defaults(network: &NetworkSettings) -> NodeDefaults {
     let named = |gpu_type: &str| GpuSpec::lookup(gpu_type).map_or_else(|_| gpu_type.to_owned(), |gpu| gpu.name.clone());
     let flows = network.flows.iter().map(|flow| (named(&flow.gpu_type), flow.curve())).collect();
     NodeDefaults { nic, flows, ..NodeDefaults::default() }
+}
+
+/// The planner autohet with this engine; other planners have none.
+pub(super) fn planner_with_engine(name: &str, engine: EngineName) -> anyhow::Result<Box<dyn Planner>> {
+    if name != "autohet" {
+        planner(name)?;
+        return Err(anyhow!("planner `{name}` has no engines\nhint: leave out `--engine`, or use `--planner autohet`"));
+    }
+    let engine = match engine {
+        EngineName::Auto => Engine::Auto,
+        EngineName::Search => Engine::Search,
+        #[cfg(feature = "scip")]
+        EngineName::Scip => Engine::Scip,
+        #[cfg(not(feature = "scip"))]
+        EngineName::Scip => {
+            return Err(anyhow!(
+                "this build has no SCIP\nhint: build with `--features scip`, or use `--engine search`"
+            ));
+        }
+    };
+    Ok(Box::new(AutoHet { engine }))
 }
 
 /// The planner of this name.

@@ -1,16 +1,16 @@
 //! `autohet-sim plan` and `autohet-sim compare`.
 
-use super::args::{CompareArgs, Format, ObjectiveName, PlanArgs};
+use super::args::{CompareArgs, ComparisonFormat, Format, ObjectiveName, PlanArgs};
 use super::problem::Problem;
 use super::{Verdict, files, job, print, print_json};
 use crate::explain;
-use crate::plan::{Goal, Objective, Plan, PlanError, Planner, PricedPlan};
+use crate::plan::{Goal, Objective, PlanError, Planner, PricedPlan};
 use crate::planner;
 use crate::planner::objective::{self, Rented};
 use crate::planner::sailor::SailorPlan;
 use crate::report::{
-    ComparedPlanner, Screen, comparison_json, comparison_table, explanation_text, fitting_changes_text, perfetto_json,
-    plan_json, plan_table, rented_json, rented_table, unlike,
+    ComparedPlanner, Screen, comparison_csv, comparison_json, comparison_markdown, comparison_table, explanation_text,
+    fitting_changes_text, perfetto_json, plan_json, plan_table, rented_json, rented_table, unlike,
 };
 use crate::runtime::sim::simulate;
 use anyhow::anyhow;
@@ -24,7 +24,10 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         ("--perfetto", args.perfetto.as_deref()),
         ("--export", args.export.as_deref()),
     ])?;
-    let planner = job::planner(&args.planner)?;
+    let planner = match args.engine {
+        Some(engine) => job::planner_with_engine(&args.planner, engine)?,
+        None => job::planner(&args.planner)?,
+    };
     let problem = Problem::new(&args.problem)?;
     let start = Instant::now();
     let Rented { planned, plans } = match rent(args, &problem, planner.as_ref()) {
@@ -34,18 +37,29 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     let planning_s = start.elapsed().as_secs_f64();
     let explained =
         args.explain.then(|| explain::explain(&problem.request(), planner.as_ref(), &planned)).transpose()?;
-    write_plan(args, &problem, &planned.plan)?;
+    let mut files = Vec::new();
+    if let Some(path) = &args.out {
+        files.push((path, planned.plan.to_json()));
+    }
+    if let Some(path) = &args.perfetto {
+        let iteration = simulate(&planned.plan, &problem.cluster, &problem.cost)?;
+        files.push((path, perfetto_json(&planned.plan, &iteration.program, &iteration.timeline)));
+    }
+    if let Some(path) = &args.export {
+        files.push((path, SailorPlan::of(&planned.plan).to_json()));
+    }
+    let files: Vec<(&Path, &[u8])> = files.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
+    files::write_files(&files)?;
     if args.pareto || args.top_k.is_some() {
         return print_several(args, plans);
     }
-    let judge = problem.judge();
-    if judge.is_closed_form() {
-        let name = judge.name();
+    let report = problem.report(&planned, planning_s);
+    if problem.judge().is_closed_form() {
+        let judge = problem.judge().name();
         eprintln!(
-            "note: iterations are those of `{name}`'s closed form, the lower bound is that of our own cost model"
+            "note: iterations are those of the closed form of `{judge}`, the lower bound is that of our own cost model"
         );
     }
-    let report = problem.report(&planned, planning_s);
     match args.format {
         Format::Table => {
             let screen = Screen::of_stdout();
@@ -54,7 +68,7 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         }
         Format::Json => {
             let mut json = plan_json(&report);
-            json["judge"] = judge.name().into();
+            json["judge"] = problem.judge().name().into();
             if let Some(explained) = explained {
                 json["explanation"] = serde_json::to_value(explained)?;
             }
@@ -62,23 +76,6 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         }
     }
     Ok(Verdict::Good)
-}
-
-/// Writes the files that were asked for, all or none.
-fn write_plan(args: &PlanArgs, problem: &Problem, plan: &Plan) -> anyhow::Result<()> {
-    let mut files = Vec::new();
-    if let Some(path) = &args.out {
-        files.push((path, plan.to_json()));
-    }
-    if let Some(path) = &args.perfetto {
-        let iteration = simulate(plan, &problem.cluster, &problem.cost)?;
-        files.push((path, perfetto_json(plan, &iteration.program, &iteration.timeline)));
-    }
-    if let Some(path) = &args.export {
-        files.push((path, SailorPlan::of(plan).to_json()));
-    }
-    let files: Vec<(&Path, &[u8])> = files.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
-    files::write_files(&files)
 }
 
 /// The best plan for the objective, and everything else that was judged.
@@ -152,8 +149,10 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
         })
         .collect();
     match args.format {
-        Format::Table => print(&comparison_table(&compared, Screen::of_stdout()))?,
-        Format::Json => print_json(&comparison_json(&compared))?,
+        ComparisonFormat::Table => print(&comparison_table(&compared, Screen::of_stdout()))?,
+        ComparisonFormat::Json => print_json(&comparison_json(&compared))?,
+        ComparisonFormat::Markdown => print(&comparison_markdown(&compared))?,
+        ComparisonFormat::Csv => print(&comparison_csv(&compared))?,
     }
     Ok(if plans.iter().any(|(_, planned)| planned.is_ok()) { Verdict::Good } else { Verdict::Bad })
 }

@@ -173,4 +173,14 @@ mod tests {
         assert_eq!(of("b"), shards_of(2..5));
         assert_eq!(of("c"), shards_of(0..5));
     }
+
+    #[test]
+    fn a_stage_holds_the_same_shards_whatever_its_degree() {
+        let layout = StateLayout::of_bytes(3, 8, 8, 8);
+        let one = plan(1, &[&[("a", 0, 1), ("b", 1, 2)], &[("c", 0, 3)]]);
+        let mut unlike = one.clone();
+        unlike.replicas[0].stages[1].gpus = vec![0, 1];
+        unlike.replicas[1].stages[0].gpus = vec![0, 1, 2, 3];
+        assert!(layout.held(&unlike).eq(layout.held(&one)));
+    }
 }

@@ -5,7 +5,7 @@ use crate::cost::StageShape;
 use crate::cost::communication::transfer_s;
 use crate::ids::LayerId;
 use crate::metrics::{Activity, IterationBreakdown};
-use crate::model::{Block, Execution};
+use crate::model::Block;
 use crate::plan::{Plan, PlanRequest, Replica, Stage, StagePlace};
 use crate::program::Op;
 use crate::runtime::sim::SimulatedIteration;
@@ -116,11 +116,6 @@ pub struct SlowestLink {
     pub bytes_per_s: f64,
 }
 
-/// How a stage executes its layers.
-fn execution(plan: &Plan, stage: &Stage) -> Execution {
-    plan.execution(stage)
-}
-
 pub(super) fn time_shares(iteration: &SimulatedIteration) -> TimeShares {
     let breakdown = IterationBreakdown::of(iteration);
     let total = breakdown.ledger.total().as_gpu_seconds();
@@ -159,7 +154,7 @@ pub(super) fn facts(plan: &Plan, request: &PlanRequest, iteration: &SimulatedIte
 /// Memory now and with a layer more, and that layer's time; the rest is filled in by the caller.
 fn memory_facts(plan: &Plan, request: &PlanRequest, replica: &Replica, index: usize) -> StageFacts {
     let (stage, depth) = (&replica.stages[index], replica.stages.len());
-    let execution = execution(plan, stage);
+    let execution = plan.execution(stage);
     let with = |num_layers| {
         let shape = StageShape {
             num_layers,
@@ -235,7 +230,7 @@ fn boundary(plan: &Plan, request: &PlanRequest, place: StagePlace, pair: &[Stage
     let cluster: &Cluster = request.cluster;
     let (from, to) = (cluster.find(&pair[0].node)?, cluster.find(&pair[1].node)?);
     let path = cluster.path(from, to);
-    let execution = execution(plan, &pair[0]);
+    let execution = plan.execution(&pair[0]);
     let bytes = request.cost.boundary_bytes(&execution);
     // Between nodes the ranks of a stage share the interface; within one each has its own link.
     let shared = if from == to { 1 } else { u64::from(execution.tensor_parallel_size) };

@@ -105,11 +105,13 @@ pub struct JudgedPlan {
 }
 
 impl PlannedIteration {
-    /// The fastest of these plans, the first of equals, with the others as its alternatives; `None` of none.
-    pub fn best_of(mut judged: Vec<JudgedPlan>, lower_bound_s: f64) -> Option<Self> {
+    /// The fastest of these plans, the first of equals, with the others as its alternatives; `None` of none. `bound_s` is
+    /// told its seconds, and gives what no plan can take less than.
+    pub fn best_of(mut judged: Vec<JudgedPlan>, bound_s: impl FnOnce(f64) -> f64) -> Option<Self> {
         judged.sort_by(|a, b| a.predicted_iteration_s.total_cmp(&b.predicted_iteration_s));
         let mut judged = judged.into_iter();
         let JudgedPlan { plan, predicted_iteration_s } = judged.next()?;
+        let lower_bound_s = bound_s(predicted_iteration_s);
         let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
         Some(Self { plan, predicted_iteration_s, lower_bound_s, gap, alternatives: judged.collect() })
     }

@@ -11,7 +11,9 @@
 pub mod balance;
 mod bounds;
 mod candidates;
+mod counts;
 pub mod grouping;
+pub(in crate::planner) mod joint;
 mod mapping;
 pub(in crate::planner) mod outer;
 mod pipeline;
@@ -108,7 +110,7 @@ impl Planner for AutoHet {
         if let Some(budget) = self.engine.polish_budget(judge) {
             judged = polish::polish(request, judged, budget);
         }
-        let planned = PlannedIteration::best_of(judged, outer.lower_bound_s());
+        let planned = PlannedIteration::best_of(judged, |known_s| outer.lower_bound_s(known_s));
         let planned = planned.ok_or_else(|| shortage::explain(request))?;
         debug_assert_eq!(planned.plan.validate(cluster, request.cost), Ok(()));
         Ok(planned)

@@ -3,6 +3,10 @@
 //! SCIP is exact but slow next to the planner's own search, and it may be left out of a build (feature `scip`). So it is
 //! given what the search has found, and asked to better it or to prove that nothing is better.
 
+mod joint;
+
+pub use joint::{ScipJoint, solve_joint};
+
 use russcip::prelude::*;
 use russcip::{ProblemCreated, Solution, Solved, Variable};
 use thiserror::Error;

@@ -18,6 +18,8 @@ const LONGEST_PASS_S: f64 = 3600.0;
 const LONGEST_STEP_S_PER_PARAMETER: f64 = 1e-3;
 /// Longest believable latency of a message.
 const LONGEST_LATENCY_S: f64 = 60.0;
+/// Believable factors between two passes through one block.
+const FACTORS: RangeInclusive<f64> = 0.1..=100.0;
 /// Believable rates of links.
 const BYTES_PER_S: RangeInclusive<f64> = 1.0..=1e15;
 
@@ -79,6 +81,10 @@ pub struct ProfileEntry {
     /// Seconds of the optimizer step for each parameter of a rank; estimated where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimizer_s_per_parameter: Option<f64>,
+    /// How many times as long a layer's backward pass takes in the last micro batch, while gradients of the layers behind it
+    /// are reduced; one where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_backward_factor: Option<f64>,
     /// Seconds of the optimizer step of the model that was measured, as it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimizer_step_s: Option<f64>,
@@ -113,6 +119,12 @@ impl ProfileEntry {
         }
         if let Some(seconds) = self.optimizer_s_per_parameter {
             check_range("optimizer_s_per_parameter", seconds, LONGEST_STEP_S_PER_PARAMETER)?;
+        }
+        if let Some(factor) = self.last_backward_factor
+            && !FACTORS.contains(&factor)
+        {
+            let expected = format!("expected {} to {}", FACTORS.start(), FACTORS.end());
+            return Err(format!("`last_backward_factor` is `{}`, {expected}", format_number(factor)));
         }
         if let Some(seconds) = self.optimizer_step_s {
             check_range("optimizer_step_s", seconds, LONGEST_PASS_S)?;

@@ -97,6 +97,7 @@ impl SailorFile {
             embedding: Some(embedding),
             head: Some(head),
             optimizer_s_per_parameter: measured_parameters(&blocks).map(|parameters| step_s / parameters as f64),
+            last_backward_factor: None,
             optimizer_step_s: Some(step_s),
             blocks,
         })

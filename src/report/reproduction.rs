@@ -125,21 +125,25 @@ fn gpu_types(request: &PlanRequest) -> Vec<(String, u32, usize)> {
     types
 }
 
-/// Numbers of GPUs with their layers per second, of micro batches of one sample.
+/// Numbers of GPUs with their layers per second for each sample, at the micro-batch size that suits each best.
 fn with_rates(request: &PlanRequest, types: &[(String, u32, usize)]) -> Result<Vec<(f64, f64)>, CostError> {
-    let execution = Execution {
-        tensor_parallel_size: 1,
-        micro_batch_size: 1,
-        recompute: Recompute::None,
-        sequence_parallel: false,
-        precision: request.training.precision,
+    let rate = |node: usize, micro_batch_size: u32| {
+        let execution = Execution {
+            tensor_parallel_size: 1,
+            micro_batch_size,
+            recompute: Recompute::None,
+            sequence_parallel: false,
+            precision: request.training.precision,
+        };
+        let layer = request.cost.block_cost(Block::Layer(LayerId(0)), &request.cluster.nodes[node].gpu, &execution)?;
+        Ok(f64::from(micro_batch_size) / layer.total_s())
     };
-    let rate = |(_, count, node): &(String, u32, usize)| {
-        let gpu = &request.cluster.nodes[*node].gpu;
-        let layer = request.cost.block_cost(Block::Layer(LayerId(0)), gpu, &execution)?;
-        Ok((f64::from(*count), 1.0 / layer.total_s()))
+    let best = |(_, count, node): &(String, u32, usize)| {
+        let sizes = request.training.micro_batch_sizes.iter();
+        let rates = sizes.map(|&size| rate(*node, size)).collect::<Result<Vec<f64>, CostError>>()?;
+        Ok((f64::from(*count), rates.into_iter().fold(0.0, f64::max)))
     };
-    types.iter().map(rate).collect()
+    types.iter().map(best).collect()
 }
 
 /// The power of all over the most that GPUs of some of the types have at the pace of the slowest among them.
@@ -195,7 +199,7 @@ pub fn reproduction_table(reproduction: &Reproduction, screen: Screen) -> String
         let (megatron, whale) = (times(most("megatron")), times(most("whale")));
         writeln!(
             text,
-            "{}: up to {megatron} x Megatron-LM (paper: up to {:.2}), up to {whale} x Whale (paper: up to {PAPER_OVER_BOTH:.2})",
+            "{}: up to {megatron} x Megatron-LM (paper: up to {:.2}), {whale} x Whale ({PAPER_OVER_BOTH:.2})",
             family.name, family.paper
         )
         .expect("writing to a string doesn't fail");

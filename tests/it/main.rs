@@ -1,9 +1,12 @@
 //! Integration tests.
 
 mod bad_input;
+mod bounds;
 mod contract;
 mod determinism;
+mod explain;
 mod replay_properties;
+mod reproduce;
 #[cfg(all(feature = "burn-cpu", target_os = "linux"))]
 mod run;
 mod scenarios;

@@ -26,7 +26,14 @@
 //! its last backward pass, and `T_j` ends with a first stage's: it holds the embedding and a layer at least.
 //! Heterogeneous replicas are covered: nothing above assumes that stages are balanced.
 
-use super::setting::{Ends, Setting};
+mod columns;
+mod program;
+mod reductions;
+mod whole;
+
+use super::setting::{ClassCosts, Ends, Setting};
+use columns::Columns;
+use reductions::Reductions;
 
 /// The runtime rounds each pass to whole nanoseconds; the bound gives way by more than that can add up to.
 const ROUNDING: f64 = 1.0 - 1e-6;
@@ -38,10 +45,10 @@ pub fn lower_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let rate = rate_of_fastest(setting, setting.units().min(replicas.saturating_mul(setting.num_layers)));
     let forward_share = classes.iter().map(|class| class.forward_share).fold(0.0, f64::max);
     let units = f64::from(setting.units().min(replicas.saturating_mul(setting.num_layers)));
-    let replicas = f64::from(replicas);
-    let hidden = replicas * (1.0 - forward_share) + units * forward_share;
+    let hidden = f64::from(replicas) * (1.0 - forward_share) + units * forward_share;
     let steady = (f64::from(setting.micro_batches) - hidden).max(0.0) / rate;
-    work_layers(setting) * (fastest + steady) * ROUNDING + setting.optimizer_s
+    let last_s = Reductions::new(setting, replicas).embedding_s;
+    (work_layers(setting) * (fastest + steady) + last_s) * ROUNDING + setting.optimizer_s
 }
 
 /// Total rate of the so many fastest units, layers per second. Each stage has a layer, so that no more than `D L` are used.
@@ -68,7 +75,8 @@ pub fn memory_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let needed = f64::from(setting.micro_batches) - hidden;
     let least_fill_s = f64::from(setting.num_layers) * fastest;
     // The simple bound is feasible or not; above, time is doubled until it is, then halved in on.
-    let mut too_short_s = ((simple_s - setting.optimizer_s) / ROUNDING - least_fill_s).max(0.0);
+    let last_s = Reductions::new(setting, replicas).embedding_s;
+    let mut too_short_s = ((simple_s - setting.optimizer_s) / ROUNDING - last_s - least_fill_s).max(0.0);
     let mut enough_s = too_short_s.max(least_fill_s);
     while most_steady_micro_batches(setting, replicas, enough_s) < needed {
         too_short_s = enough_s;
@@ -85,7 +93,7 @@ pub fn memory_bound_s(setting: &Setting, replicas: u32) -> f64 {
             &mut enough_s
         }) = middle_s;
     }
-    simple_s.max((least_fill_s + too_short_s) * ROUNDING + setting.optimizer_s)
+    simple_s.max((least_fill_s + too_short_s + last_s) * ROUNDING + setting.optimizer_s)
 }
 
 /// Cuts of an interval; what is left of it only makes the bound a little weaker.
@@ -120,10 +128,42 @@ fn dual_value(setting: &Setting, replicas: u32, steady_s: f64, price_per_replica
     f64::from(replicas) * price_per_replica + prices.sum::<f64>()
 }
 
+/// The bound over columns, as far as it lies below `enough_s`: the longest time that is proven too short, to a thousandth,
+/// and never below `known_s`, a bound already. Takes the steps of the dynamic program off `work`; without any left, the
+/// bound is what was proven so far.
+pub fn column_bound_s(setting: &Setting, replicas: u32, (known_s, enough_s): (f64, f64), work: &mut u64) -> f64 {
+    let reductions = Reductions::new(setting, replicas);
+    let mut is_too_short = |time_s: f64| {
+        if *work == 0 {
+            return false;
+        }
+        let time_s = (time_s - setting.optimizer_s) / ROUNDING;
+        if let Some(proven) = whole::is_too_short(setting, replicas, (&reductions, time_s), work) {
+            return proven;
+        }
+        let mut columns = Columns::new(setting, &reductions, (time_s, replicas, 0), *work);
+        let proven = program::is_too_short(setting, replicas, &mut columns);
+        *work = work.saturating_sub(columns.work);
+        proven
+    };
+    if known_s >= enough_s || is_too_short(enough_s) {
+        return enough_s;
+    }
+    let (mut too_short_s, mut open_s) = (known_s, enough_s);
+    while open_s > too_short_s * (1.0 + PRECISION) {
+        let middle_s = f64::midpoint(too_short_s, open_s);
+        *(if is_too_short(middle_s) { &mut too_short_s } else { &mut open_s }) = middle_s;
+    }
+    too_short_s
+}
+
+/// How exactly [`column_bound_s`] is found.
+const PRECISION: f64 = 1e-3;
+
 /// Most replicas that the cluster can hold: each has at least one unit, one micro batch and memory for every layer.
 pub fn most_replicas(setting: &Setting) -> u32 {
     let middle = Ends { embedding: false, head: false };
-    let held = |class: &super::setting::ClassCosts| u64::from(class.units) * u64::from(class.max_layers(middle, 1));
+    let held = |class: &ClassCosts| u64::from(class.units) * u64::from(class.max_layers(middle, 1));
     let layers: u64 = setting.classes.iter().map(held).sum();
     let by_memory = u32::try_from(layers / u64::from(setting.num_layers.max(1))).unwrap_or(u32::MAX);
     by_memory.min(setting.units()).min(setting.micro_batches)
@@ -131,7 +171,7 @@ pub fn most_replicas(setting: &Setting) -> u32 {
 
 /// Work of one micro batch in layers, `W`.
 fn work_layers(setting: &Setting) -> f64 {
-    let least = |fixed_s: fn(&super::setting::ClassCosts) -> f64| {
+    let least = |fixed_s: fn(&ClassCosts) -> f64| {
         setting.classes.iter().map(|class| fixed_s(class) / class.layer_s).fold(f64::INFINITY, f64::min)
     };
     f64::from(setting.num_layers) + least(|class| class.embedding_s) + least(|class| class.head_s)

@@ -1,7 +1,7 @@
 //! The outer enumeration: settings times numbers of replicas, best bound first.
 
 use super::Engine;
-use super::bounds::{lower_bound_s, memory_bound_s, most_replicas};
+use super::bounds::{column_bound_s, lower_bound_s, memory_bound_s, most_replicas};
 use super::candidates::{Candidate, GroupingSearch};
 use super::mapping::{Job, Neighbours, realise};
 use super::setting::{Setting, executions};
@@ -9,6 +9,9 @@ use super::shortage::one_replica_that_fits;
 use super::stage_one;
 use crate::plan::{Plan, PlanError, PlanRequest};
 use crate::planner::ranking;
+
+/// Steps of dynamic programs that the bound may take: well below a second.
+const BOUND_WORK: u64 = 30_000_000;
 
 /// Points of the enumeration whose groupings are improved.
 const MAX_IMPROVED: usize = 4;
@@ -75,16 +78,27 @@ impl<'a> Outer<'a> {
         Ok(Self { request, planner, settings, points })
     }
 
-    /// No plan of the whole enumeration is faster.
-    pub fn lower_bound_s(&self) -> f64 {
-        let mut least_s = f64::INFINITY;
-        for point in &self.points {
-            if point.bound_s >= least_s {
+    /// No plan of the whole enumeration is faster; at most `known_s`, the time of a plan that is known.
+    ///
+    /// Points are looked at from the least bound up, each until its bound is above the least of the others'. The tightest
+    /// of the bounds is worked out as long as its budget lasts.
+    pub fn lower_bound_s(&self, known_s: f64) -> f64 {
+        let mut least_s = known_s;
+        let mut points: Vec<(f64, Point)> = Vec::new();
+        for &point in self.points.iter().take_while(|point| point.bound_s < known_s) {
+            let bound_s = memory_bound_s(&self.settings[point.setting], point.replicas);
+            points.push((bound_s, point));
+        }
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut work = BOUND_WORK;
+        for (bound_s, point) in points {
+            if bound_s >= least_s {
                 break;
             }
-            least_s = least_s.min(memory_bound_s(&self.settings[point.setting], point.replicas));
+            let setting = &self.settings[point.setting];
+            least_s = column_bound_s(setting, point.replicas, (bound_s, least_s), &mut work);
         }
-        if least_s.is_finite() { least_s } else { 0.0 }
+        least_s
     }
 
     /// Plans, the best by the closed form first; none where nothing fits.

@@ -34,6 +34,8 @@ pub struct ClassCosts {
     pub units_per_node: u32,
     /// Seconds of one layer for one micro batch, forward and backward.
     pub layer_s: f64,
+    /// Of these, the seconds of its forward pass.
+    pub layer_forward_s: f64,
     /// Seconds of the embedding, forward and backward.
     pub embedding_s: f64,
     /// Seconds of the head, forward and backward.
@@ -98,7 +100,11 @@ pub struct Setting {
     /// Seconds that any optimizer step takes at least.
     pub optimizer_s: f64,
     /// Bytes of one layer's gradients, over all tensor-parallel ranks.
-    layer_gradient_bytes: f64,
+    pub layer_gradient_bytes: f64,
+    /// Bytes of the embedding's gradients, over all tensor-parallel ranks.
+    pub embedding_gradient_bytes: f64,
+    /// Bytes of the head's gradients, likewise; none of its own where it shares the embedding's matrix.
+    pub head_gradient_bytes: f64,
 }
 
 impl Setting {
@@ -109,6 +115,9 @@ impl Setting {
         global_batch_size: u32,
         execution: Execution,
     ) -> Result<Option<Self>, CostError> {
+        let gradient_bytes =
+            |block| cost.gradient_bytes(block, &execution) as f64 * f64::from(execution.tensor_parallel_size);
+        let tied = cost.model().tie_word_embeddings;
         let mut setting = Self {
             execution,
             classes: Vec::new(),
@@ -116,8 +125,9 @@ impl Setting {
             micro_batches: global_batch_size / execution.micro_batch_size,
             boundary_bytes: cost.boundary_bytes(&execution) as f64 * f64::from(execution.tensor_parallel_size),
             optimizer_s: f64::INFINITY,
-            layer_gradient_bytes: cost.gradient_bytes(Block::Layer(LayerId(0)), &execution) as f64
-                * f64::from(execution.tensor_parallel_size),
+            layer_gradient_bytes: gradient_bytes(Block::Layer(LayerId(0))),
+            embedding_gradient_bytes: gradient_bytes(Block::Embedding),
+            head_gradient_bytes: if tied { 0.0 } else { gradient_bytes(Block::Head) },
         };
         let mut refused = None;
         for (gpu, nic, units, units_per_node) in count_units(cluster, execution.tensor_parallel_size) {
@@ -133,6 +143,17 @@ impl Setting {
         setting.count_layers_that_fit(cost);
         setting.price_optimizer(cost);
         Ok(Some(setting))
+    }
+
+    /// The same with links over which everything is sent in no time.
+    #[cfg(test)]
+    pub fn with_free_links(mut self) -> Self {
+        self.boundary_bytes = 0.0;
+        (self.layer_gradient_bytes, self.embedding_gradient_bytes, self.head_gradient_bytes) = (0.0, 0.0, 0.0);
+        for class in &mut self.classes {
+            class.nic.latency_s = 0.0;
+        }
+        self
     }
 
     /// Units of all classes.
@@ -255,6 +276,7 @@ fn price_class(cost: &CostModel, gpu: &Arc<GpuSpec>, execution: &Execution) -> R
         units: 0,
         units_per_node: 0,
         layer_s: layer.total_s(),
+        layer_forward_s: layer.forward.total_s(),
         embedding_s: embedding.total_s(),
         head_s: head.total_s(),
         forward_share: share(layer).max(share(embedding)).max(share(head)),

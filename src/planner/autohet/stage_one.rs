@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::grouping::{Grouping, GroupingProblem, UnitClass, search_grouping};
+use super::joint::{self, JointPlan, JointReplica};
 use super::setting::{Composition, Setting};
 use crate::cost::{CostModel, StageShape};
 
@@ -14,6 +15,8 @@ pub fn groupings(engine: Engine, setting: &Setting, cost: &CostModel, replicas: 
     let searched = search_grouping(&problem);
     let solved = solve(engine, &problem, searched.as_ref());
     let mut found: Vec<Vec<Composition>> = searched.iter().chain(&solved).map(compositions).collect();
+    let joint = solve_joint(engine, setting, replicas, joint::search(setting, replicas));
+    found.extend(joint.iter().map(joint_compositions));
     found.dedup();
     found
 }
@@ -74,6 +77,42 @@ fn problem(setting: &Setting, cost: &CostModel, replicas: u32) -> GroupingProble
         layer_activation_bytes: two.activations_bytes - one.activations_bytes,
         equal_micro_batches: false,
     }
+}
+
+/// SCIP's answer to the joint problem, where it was asked for by name and units are few: else the search's, which is exact
+/// where it has one.
+#[cfg(feature = "scip")]
+fn solve_joint(engine: Engine, setting: &Setting, replicas: u32, searched: Option<JointPlan>) -> Option<JointPlan> {
+    use crate::planner::scip::{ScipLimits, solve_joint};
+    if engine != Engine::Scip || setting.units() > SCIP_MOST_JOINT_UNITS {
+        return searched;
+    }
+    let limits = ScipLimits { nodes: SCIP_NODES, ..ScipLimits::default() };
+    match solve_joint(setting, replicas, &limits, searched.as_ref()) {
+        Ok(solved) => solved.plan,
+        Err(error) => {
+            debug_assert!(false, "SCIP refused a joint problem: {error}");
+            searched
+        }
+    }
+}
+
+#[cfg(not(feature = "scip"))]
+fn solve_joint(_: Engine, _: &Setting, _: u32, searched: Option<JointPlan>) -> Option<JointPlan> {
+    searched
+}
+
+/// Units up to which SCIP is given the joint problem.
+#[cfg(feature = "scip")]
+const SCIP_MOST_JOINT_UNITS: u32 = 8;
+
+fn joint_compositions(plan: &JointPlan) -> Vec<Composition> {
+    let composition = |replica: &JointReplica| {
+        let mut units = Composition::default();
+        replica.classes.iter().for_each(|&class| units.0[class] += 1);
+        units
+    };
+    plan.replicas.iter().map(composition).collect()
 }
 
 fn compositions(grouping: &Grouping) -> Vec<Composition> {

@@ -83,6 +83,10 @@ fn draw_family(
             let y = y + 4 + BAR * bar as i32;
             canvas.rectangle((from.min(to), y), (from.max(to).max(from.min(to) + 1), y + BAR - 1), color);
         }
+        let ratios: Vec<f64> = RIVALS.iter().filter_map(|(planner, _)| case.ratio_to(planner)).collect();
+        let text = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect::<Vec<_>>().join(", ");
+        let end = panel.x(axis, ratios.into_iter().fold(1.0, f64::max));
+        canvas.text((end + 6, y + CASE / 2), Anchor::Left, FAINT_INK, &text);
     }
 }
 

@@ -220,10 +220,11 @@ fn stage_price(
     let held = parameters(layer_block) * u64::from(stage.num_layers)
         + parameters(Block::Embedding) * u64::from(holds.embedding)
         + parameters(Block::Head) * u64::from(holds.head);
+    let slower = cost.last_backward_factor(gpu, plan.precision);
     Ok(RankPrice {
         forward: sum(0),
         backward: sum(1),
-        block_backward: [embedding[1], layer[1], head[1]],
+        block_backward: [embedding[1], layer[1], head[1]].map(|pass| pass.longer(slower)),
         optimizer: SimTime::from_seconds(cost.optimizer_step_s(gpu, held, plan.precision)),
     })
 }
@@ -237,6 +238,15 @@ fn pass_time(cost: &PassCost) -> PassTime {
 }
 
 impl PassTime {
+    fn longer(self, factor: f64) -> Self {
+        if factor.total_cmp(&1.0).is_eq() {
+            return self;
+        }
+        let longer = |time: SimTime| SimTime::from_seconds(time.as_seconds() * factor);
+        let Self { total, recompute, tensor_parallel } = self;
+        Self { total: longer(total), recompute: longer(recompute), tensor_parallel: longer(tensor_parallel) }
+    }
+
     fn plus(self, other: Self, times: u64) -> Self {
         Self {
             total: self.total + other.total * times,

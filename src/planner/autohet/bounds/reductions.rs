@@ -1,0 +1,57 @@
+//! What reducing gradients takes at least.
+//!
+//! Each block is reduced by a ring through its holders, one for each tensor-parallel rank. A ring of `n` members passes
+//! `2 (n - 1)/n` times the bytes over each of its links, after `2 (n - 1)` times the latency of its slowest edge. Where the
+//! holders stand in more than one node, it leaves each of these nodes through the network interface, which the rings of
+//! all tensor-parallel ranks share: they start together, as the ranks of a unit do everything at once. A rank reduces one
+//! block after the other, so the times of a stage's blocks add up.
+
+use crate::planner::autohet::setting::{ClassCosts, Setting};
+
+/// Least seconds of reductions for a number of replicas, by class of the unit that takes part.
+#[derive(Clone, Debug)]
+pub struct Reductions {
+    /// Of one layer.
+    pub layer_s: Vec<f64>,
+    /// Of the head, where it has a gradient of its own.
+    pub head_s: Vec<f64>,
+    /// Of the embedding, held by single-stage replicas only: tied or not, there are as many holders as replicas.
+    pub embedding_s: f64,
+    /// Of the embedding where some replica has more stages than one: a tied matrix has one holder more at least.
+    pub embedding_of_many_s: f64,
+}
+
+impl Reductions {
+    /// Works them out for so many replicas.
+    pub fn new(setting: &Setting, replicas: u32) -> Self {
+        let least = |members: u32, bytes: f64| {
+            let of_class = |class: &ClassCosts| ring_s(setting, class, members, bytes);
+            setting.classes.iter().map(of_class).fold(f64::INFINITY, f64::min)
+        };
+        let each = |bytes: f64| setting.classes.iter().map(|class| ring_s(setting, class, replicas, bytes)).collect();
+        let tied = u32::from(setting.head_gradient_bytes <= 0.0);
+        Self {
+            layer_s: each(setting.layer_gradient_bytes),
+            head_s: each(setting.head_gradient_bytes),
+            embedding_s: least(replicas, setting.embedding_gradient_bytes),
+            embedding_of_many_s: least(replicas + tied, setting.embedding_gradient_bytes),
+        }
+    }
+}
+
+/// A ring of so many members, one of them of this class: through the network, or within a node that has so many units.
+fn ring_s(setting: &Setting, class: &ClassCosts, members: u32, bytes: f64) -> f64 {
+    if members < 2 || bytes <= 0.0 {
+        return 0.0;
+    }
+    let steps = 2.0 * f64::from(members - 1);
+    let passed = bytes * steps / f64::from(members);
+    let nearest_s = setting.classes.iter().map(|other| other.nic.latency_s).fold(f64::INFINITY, f64::min);
+    let across_s = steps * (class.nic.latency_s + nearest_s) + passed / class.nic.bytes_per_s;
+    if class.units_per_node < members {
+        return across_s;
+    }
+    let link = class.gpu.intra_node;
+    let of_rank = passed / f64::from(setting.execution.tensor_parallel_size);
+    across_s.min(steps * link.latency_s + of_rank / link.bytes_per_s)
+}
