@@ -35,7 +35,7 @@ use polish::PolishBudget;
 const MAX_JUDGED: usize = 3;
 
 /// What the last step may do where the judge is a closed form.
-const RANKED_BY_CLOSED_FORM: PolishBudget = PolishBudget { work: 0, ranked_gpus: 20_000_000, unlike_degrees: true };
+const RANKED_BY_CLOSED_FORM: PolishBudget = PolishBudget { work: 0, ranked_gpus: 40_000_000, unlike_degrees: true };
 /// What it may do where plans are executed: about as much as everything before it.
 const EXECUTED: PolishBudget = PolishBudget { work: 500_000, ranked_gpus: 100_000, unlike_degrees: false };
 

@@ -42,9 +42,9 @@ pub fn plan(request: &PlanRequest, planner: &dyn Planner, objective: &Objective)
     search.tried.insert(all.clone(), search.score(&whole));
     let quick = AutoHet { engine: Engine::Fast };
     for mix in mixes(&all) {
-        search.try_mix(&mix, &quick)?;
+        search.try_mix(&mix, quick)?;
     }
-    search.climb(&quick)?;
+    search.climb(quick)?;
     // The mixes that look best are planned with all care.
     let mut best = whole;
     for mix in search.best_mixes(2) {
@@ -114,7 +114,7 @@ impl<'a> Search<'a> {
         Cluster { nodes: kept.into_iter().map(|node| self.request.cluster.nodes[node].clone()).collect() }
     }
 
-    fn try_mix(&mut self, mix: &[u32], quick: &AutoHet) -> Result<(), PlanError> {
+    fn try_mix(&mut self, mix: &[u32], quick: AutoHet) -> Result<(), PlanError> {
         if self.tried.contains_key(mix) || mix.iter().all(|count| *count == 0) {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl<'a> Search<'a> {
     }
 
     /// Goes from the best mix to better ones, one node more or fewer at a time.
-    fn climb(&mut self, quick: &AutoHet) -> Result<(), PlanError> {
+    fn climb(&mut self, quick: AutoHet) -> Result<(), PlanError> {
         for _ in 0..MAX_STEPS {
             let Some(best) = self.best_mixes(1).pop() else { return Ok(()) };
             for kind in 0..best.len() {

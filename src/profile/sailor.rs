@@ -41,9 +41,12 @@ struct Layer {
 
 #[derive(Deserialize)]
 struct Times {
-    fwd_s: Vec<f64>,
-    bwd_s: Vec<f64>,
-    update_s: Vec<f64>,
+    #[serde(rename = "fwd_s")]
+    forward: Vec<f64>,
+    #[serde(rename = "bwd_s")]
+    backward: Vec<f64>,
+    #[serde(rename = "update_s")]
+    update: Vec<f64>,
 }
 
 impl SailorFile {
@@ -64,7 +67,7 @@ impl SailorFile {
 
     fn entry(&self, micro_batch_size: u32, times: &Times) -> Result<ProfileEntry, String> {
         let count = self.layers.len();
-        for (key, list) in [("fwd_s", &times.fwd_s), ("bwd_s", &times.bwd_s), ("update_s", &times.update_s)] {
+        for (key, list) in [("fwd_s", &times.forward), ("bwd_s", &times.backward), ("update_s", &times.update)] {
             if list.len() != count {
                 let found = list.len();
                 return Err(format!(
@@ -74,8 +77,8 @@ impl SailorFile {
         }
         let mut blocks: Vec<MeasuredBlock> = (0..count)
             .map(|block| MeasuredBlock {
-                forward_s: times.fwd_s[block],
-                backward_s: times.bwd_s[block],
+                forward_s: times.forward[block],
+                backward_s: times.backward[block],
                 memory: self.layers[block].memory(),
             })
             .collect();
@@ -84,7 +87,7 @@ impl SailorFile {
         let layers = &blocks[1..blocks.len() - 1];
         let mean = |of: fn(&MeasuredBlock) -> f64| layers.iter().map(of).sum::<f64>() / layers.len() as f64;
         let layer = super::Measured { forward_s: mean(|b| b.forward_s), backward_s: mean(|b| b.backward_s) };
-        let step_s = times.update_s[0];
+        let step_s = times.update[0];
         Ok(ProfileEntry {
             gpu: self.gpu.clone(),
             tensor_parallel_size: self.tp,

@@ -7,11 +7,17 @@ impl World<'_> {
     /// swapped, replicas more or fewer, another micro-batch size or recomputation, a group of replicas given up.
     pub(super) fn structures(&self, shape: &Shape) -> Vec<Shape> {
         let mut found = Vec::new();
+        let place = self.micro_batch_sizes.iter().position(|size| *size == shape.micro_batch_size);
+        let near = place.into_iter().flat_map(|place| [place, place.wrapping_sub(1), place + 1]);
+        let sizes: Vec<u32> = near.filter_map(|place| self.micro_batch_sizes.get(place).copied()).collect();
         for index in 0..shape.groups.len() {
+            // What needs more memory, or less, may need another size with it.
             for stages in self.changed_stages(&shape.groups[index].stages) {
-                let mut changed = shape.clone();
-                changed.groups[index].stages = stages;
-                self.push_numbers(changed, index, &mut found);
+                for &micro_batch_size in &sizes {
+                    let mut changed = Shape { micro_batch_size, ..shape.clone() };
+                    changed.groups[index].stages.clone_from(&stages);
+                    self.push_numbers(changed, index, &mut found);
+                }
             }
             self.push_numbers(shape.clone(), index, &mut found);
             if shape.groups.len() > 1 {
@@ -22,9 +28,7 @@ impl World<'_> {
                 }
             }
         }
-        let place = self.micro_batch_sizes.iter().position(|size| *size == shape.micro_batch_size);
-        let sizes = place.into_iter().flat_map(|place| [place.wrapping_sub(1), place + 1]);
-        for &micro_batch_size in sizes.filter_map(|place| self.micro_batch_sizes.get(place)) {
+        for &micro_batch_size in sizes.iter().filter(|size| **size != shape.micro_batch_size) {
             let changed = Shape { micro_batch_size, ..shape.clone() };
             for index in 0..changed.groups.len() {
                 self.push_numbers(changed.clone(), index, &mut found);
