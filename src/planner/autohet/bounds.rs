@@ -1,4 +1,6 @@
-//! A lower bound on the iteration time of every plan in the searched space, by work conservation.
+//! Lower bounds on the iteration time of every plan in the searched space.
+//!
+//! # Work conservation
 //!
 //! Take one setting `(t, b, recompute)` and `D` replicas. Let replica `j` have `P` stages with times `τ_p` for one micro
 //! batch (forward and backward), `K` micro batches and time `T_j`; let `φ` be at least the share of the forward pass in
@@ -22,9 +24,37 @@
 //! most `D μ + Σ_c N_c π_c`. For a given `μ` the least prices are found at the steps `x = l r_c`, `l ≤ m_c`, though not below
 //! `x = T'/K`: no replica does more than all micro batches. Any `μ` gives a bound, and the best is looked for.
 //!
-//! Transfers, gradient synchronisation and the integrality of layers only add time. The optimizer step of a stage follows
-//! its last backward pass, and `T_j` ends with a first stage's: it holds the embedding and a layer at least.
-//! Heterogeneous replicas are covered: nothing above assumes that stages are balanced.
+//! Both arguments hold with transfers and gradient synchronisation, which only add time. One thing they add is sure to show: the
+//! embedding's gradient is the last one reduced, when no backward pass is left to hide it ([`reductions`]). The optimizer
+//! step of a stage follows its last reduction, and the last of all is a first stage's: it holds the embedding and a layer
+//! at least. Nothing assumes that stages are balanced, or that replicas are alike.
+//!
+//! # The bound over columns
+//!
+//! The two bounds above are quick; the third one is tight. It asks of each time `T` whether it is *too short*, and halves in
+//! on the longest that is. In `T` seconds without the optimizer step, a replica with `K` micro batches, whose stage `p` of
+//! class `c` has `l` layers and `q` stages behind it, meets
+//!
+//! 1. *compute*: stage `p` begins when the first micro batch has come down to it. Its first backward pass begins when that one
+//!    is back, or when it has done its `n = min(K, q + 1)` first forward passes; then `K` backward and `K - n` forward passes
+//!    remain, and the way back up. With the fastest class's times for the blocks elsewhere and a round trip for each
+//!    boundary, `Σ_(others) τ + K τ_p - (n - 1) f_p + tail ≤ T`. In the tail are the reductions of layer 0, as far as the
+//!    embedding's backward pass doesn't hide it, and of the embedding;
+//! 2. *reduction*: a rank reduces one block after the other, from when the last backward pass has left the first of them. So
+//!    `T` is at least what the stage has computed by then, `Σ_(ahead) f + K τ_p + Σ_(behind) τ - (n - 1) f_p` less its own
+//!    later blocks' backward passes, and the reductions of all its blocks: `l` times at least a ring through the network,
+//!    where `D` holders don't fit a node;
+//! 3. *memory*: `l` layers, and the embedding or the head, fit with `n` micro batches in flight.
+//!
+//! For given `K`, `c`, `q` and "is it the first stage", each of the three is linear in `l` and so gives the most layers of the
+//! stage. A replica is possible if its stages hold `L` layers, and the replicas together do `B / b` micro batches with the
+//! units that there are. Where units are few, all counts of them are gone through and replicas are whole ([`whole`]); else a
+//! replica may be taken a broken number of times, and linear programming says how many micro batches can be done at most
+//! ([`program`]), with dynamic programming for the replicas ([`columns`]). Either is a relaxation: it forgets where nodes end,
+//! that links are shared, that replicas of one iteration see the same gradients late, and the order of classes within a replica
+//! as far as it matters to memory of unlike stages.
+//!
+//! [`reductions`]: reductions::Reductions
 
 mod columns;
 mod program;
