@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::bounds::{lower_bound_s, memory_bound_s, most_replicas};
-use super::candidates::{Candidate, GroupingSearch};
+use super::candidates::{Candidate, GroupingSearch, Kind, kinds_of};
 use super::mapping::{Job, Neighbours, realise};
 use super::setting::{Setting, executions};
 use super::shortage::one_replica_that_fits;
@@ -16,6 +16,8 @@ const MAX_IMPROVED: usize = 4;
 const MAX_REALISED: usize = 24;
 /// Of these, with the same setting.
 const MAX_REALISED_PER_SETTING: usize = 5;
+/// Replicas up to which stage 1 is solved for each of them; of more, kinds are all that a search can tell apart.
+const MAX_SOLVED_REPLICAS: u32 = 64;
 /// How much slower than the best a construction may be to be looked at: what improving it and real links may change.
 const WORTH_A_LOOK: f64 = 1.06;
 
@@ -129,9 +131,14 @@ impl<'a> Outer<'a> {
     fn candidates(&self, engine: Engine, found: &mut Searched) -> Vec<Candidate> {
         let setting = &self.settings[found.point.setting];
         let mut starts = vec![found.best.clone()];
-        let solved = stage_one::groupings(engine, setting, self.request.cost, found.point.replicas);
-        starts.extend(solved.into_iter().filter_map(|replicas| found.search.evaluate(replicas)));
-        let mut all: Vec<Candidate> = starts.into_iter().map(|start| found.search.improve(start)).collect();
+        let solved = if found.point.replicas <= MAX_SOLVED_REPLICAS {
+            stage_one::groupings(engine, setting, self.request.cost, found.point.replicas)
+        } else {
+            Vec::new()
+        };
+        starts.extend(solved.into_iter().filter_map(|replicas| found.search.evaluate(kinds_of(&replicas))));
+        let go_on = |_| true;
+        let mut all: Vec<Candidate> = starts.into_iter().map(|start| found.search.improve(start, &go_on)).collect();
         all.push(found.best.clone());
         all.dedup();
         all
@@ -172,7 +179,7 @@ impl<'a> Outer<'a> {
         };
         let mut best: Option<(f64, Plan)> = None;
         for neighbours in [Neighbours::Stages, Neighbours::Replicas] {
-            let Some(plan) = realise(&job, search, &candidate.replicas, neighbours) else { continue };
+            let Some(plan) = realise(&job, search, &candidate.kinds, neighbours) else { continue };
             let time_s = estimate::iteration_s(&plan, cluster, cost)?;
             if best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s) {
                 best = Some((time_s, plan));
@@ -190,7 +197,7 @@ impl<'a> Outer<'a> {
                 break;
             }
             let setting = &self.settings[point.setting];
-            let mut search = GroupingSearch::new(setting, point.replicas as usize);
+            let mut search = GroupingSearch::new(setting, point.replicas);
             let Some(best) = search.construct(worth_s) else { continue };
             worth_s = worth_s.min(best.time_s * WORTH_A_LOOK);
             if best.time_s < worth_s {
@@ -207,7 +214,7 @@ impl<'a> Outer<'a> {
         self.settings.iter().enumerate().find_map(|(index, setting)| {
             let units = one_replica_that_fits(setting)?;
             let mut search = GroupingSearch::new(setting, 1);
-            let best = search.evaluate(vec![units])?;
+            let best = search.evaluate(vec![Kind { units, replicas: 1 }])?;
             let point = Point { setting: index, replicas: 1, bound_s: lower_bound_s(setting, 1) };
             Some(Searched { point, search, best, estimate_s: f64::INFINITY })
         })

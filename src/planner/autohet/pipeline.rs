@@ -67,13 +67,19 @@ impl Layout {
 pub struct Pipelines<'a> {
     setting: &'a Setting,
     micro_batches: u32,
+    work: u64,
     known: HashMap<Composition, Option<Pipeline>>,
 }
 
 impl<'a> Pipelines<'a> {
     /// Pipelines that are to be good at about `micro_batches` micro batches each.
     pub fn new(setting: &'a Setting, micro_batches: u32) -> Self {
-        Self { setting, micro_batches, known: HashMap::new() }
+        Self { setting, micro_batches, work: 0, known: HashMap::new() }
+    }
+
+    /// Counts the orders of units that were balanced so far.
+    pub fn work(&self) -> u64 {
+        self.work
     }
 
     /// The setting that they are for.
@@ -84,16 +90,18 @@ impl<'a> Pipelines<'a> {
     /// The best pipeline of these units, `None` where the model doesn't fit them.
     pub fn get(&mut self, units: &Composition) -> Option<&Pipeline> {
         let (setting, micro_batches) = (self.setting, self.micro_batches);
-        self.known.entry(*units).or_insert_with(|| best_pipeline(setting, units, micro_batches)).as_ref()
+        let work = &mut self.work;
+        self.known.entry(*units).or_insert_with(|| best_pipeline(setting, units, micro_batches, work)).as_ref()
     }
 }
 
-fn best_pipeline(setting: &Setting, units: &Composition, micro_batches: u32) -> Option<Pipeline> {
+fn best_pipeline(setting: &Setting, units: &Composition, micro_batches: u32, work: &mut u64) -> Option<Pipeline> {
     if units.units() == 0 || units.units() > setting.num_layers as usize {
         return None;
     }
     let mut best: Option<Pipeline> = None;
     for order in class_orders(setting, units) {
+        *work += 1;
         let stages = order.iter().flat_map(|&class| std::iter::repeat_n(class, usize::from(units.0[class])));
         let layout = Layout::packed(setting, stages.collect());
         let Some(found) = layout.pipeline(setting, micro_batches, setting.micro_batches) else { continue };
@@ -105,10 +113,13 @@ fn best_pipeline(setting: &Setting, units: &Composition, micro_batches: u32) -> 
     best
 }
 
-/// Orders of the classes present that are worth trying: most memory, highest rate, and lowest rate first. With two classes
-/// these are all there are.
+/// Orders of the classes present that are worth trying: all of up to three classes; of more, most memory, highest rate, and
+/// lowest rate first.
 fn class_orders(setting: &Setting, units: &Composition) -> Vec<Vec<usize>> {
     let by_rate: Vec<usize> = (0..setting.classes.len()).filter(|&class| units.0[class] > 0).collect();
+    if let &[a, b, c] = by_rate.as_slice() {
+        return [[a, b, c], [a, c, b], [b, a, c], [b, c, a], [c, a, b], [c, b, a]].map(|order| order.to_vec()).into();
+    }
     let mut by_memory = by_rate.clone();
     by_memory.sort_by_key(|&class| std::cmp::Reverse(setting.classes[class].gpu.memory_bytes));
     let by_slowness = by_rate.iter().rev().copied().collect();
