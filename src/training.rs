@@ -105,6 +105,7 @@ impl Training {
     /// The rules of this training.
     pub fn rules(&self) -> Rules {
         let plan = &self.job.plan;
+        let most = plan.tensor_parallel_sizes().last().copied().unwrap_or(1);
         let planner: Box<dyn Planner> = match self.choices {
             Some(_) => Box::new(AutoHet { engine: Engine::Search }),
             None => Box::new(GivenPlan::new(plan.clone(), self.cluster.clone())),
@@ -114,7 +115,7 @@ impl Training {
             precision: plan.precision,
             recompute: vec![plan.recompute],
             micro_batch_sizes: vec![plan.micro_batch_size],
-            tensor_parallel_sizes: (0..=plan.tensor_parallel_size.ilog2()).map(|power| 1 << power).collect(),
+            tensor_parallel_sizes: (0..=most.ilog2()).map(|power| 1 << power).collect(),
         });
         let every = self.checkpoints.as_ref().map(|plan| plan.every);
         let interval = every.map_or(CheckpointInterval::Never, |count| CheckpointInterval::Steps { count });

@@ -24,7 +24,6 @@ pub(super) fn plan(tensor_parallel_size: u32, replicas: &[&[(&str, u32, u32)]]) 
         model: "test".to_owned(),
         global_batch_size: replicas.len() as u32,
         micro_batch_size: 1,
-        tensor_parallel_size,
         sequence_parallel: false,
         recompute: Recompute::None,
         precision: Precision::Fp16,

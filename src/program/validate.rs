@@ -2,6 +2,8 @@
 //!
 //! The makespan alone doesn't catch a wrong 1F1B: GPipe has the same one.
 
+mod shares;
+
 use super::{Instruction, Op, Part, Program, Stream};
 use crate::ids::{MicroBatch, Rank};
 use crate::plan::Plan;
@@ -52,6 +54,14 @@ pub enum ProgramError {
         /// How often it takes part.
         found: usize,
     },
+    /// A rank that gets or reduces too little, too much, or what isn't there.
+    #[error("{rank}: {what}")]
+    Share {
+        /// The rank.
+        rank: Rank,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// Instructions that wait for each other in a circle.
     #[error("deadlock: {rank} can never start {op}")]
     Deadlock {
@@ -66,7 +76,9 @@ impl Program {
     /// Checks everything that can be checked without times.
     pub fn validate(&self, plan: &Plan) -> Result<(), ProgramError> {
         self.validate_pairing()?;
+        self.validate_transfers(plan)?;
         self.validate_groups()?;
+        self.validate_reductions(plan)?;
         for (index, rank) in self.ranks.iter().enumerate() {
             let replica = &plan.replicas[rank.replica.index()];
             let depth = replica.stages.len();

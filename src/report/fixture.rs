@@ -36,7 +36,6 @@ pub(super) fn planned(with_v100: bool) -> PlannedIteration {
         model: "gpt3-1.3b".to_owned(),
         global_batch_size: 16,
         micro_batch_size: 1,
-        tensor_parallel_size: 2,
         sequence_parallel: false,
         recompute: Recompute::Selective,
         precision: Precision::Fp16,

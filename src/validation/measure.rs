@@ -143,7 +143,6 @@ fn cut_plan(model: &ModelSpec, tensor_parallel_size: u32, micro_batch_size: u32,
     let layers = [model.num_layers];
     let replicas = vec![(MICRO_BATCHES, layers.as_slice()); (concurrency / tensor_parallel_size).max(1) as usize];
     let mut plan = plan(model, micro_batch_size, &replicas);
-    plan.tensor_parallel_size = tensor_parallel_size;
     plan.precision = precision;
     for stage in plan.replicas.iter_mut().flat_map(|replica| &mut replica.stages) {
         stage.gpus = (0..tensor_parallel_size).collect();

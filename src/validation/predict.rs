@@ -142,7 +142,7 @@ fn ring_bytes_per_s(ranks: &[Rank], places: &[&str], cluster: &Cluster) -> f64 {
 /// What the instructions of each rank carry away.
 fn sent_bytes(program: &Program, priced: &PricedProgram) -> Vec<u64> {
     let sent = |op: Op| match op {
-        Op::Send { .. } => priced.boundary_bytes as f64,
+        Op::Send { channel, .. } => priced.channel_bytes[channel as usize] as f64,
         Op::AllReduce { group, .. } => priced.groups[group as usize].ring_bytes,
         _ => 0.0,
     };
@@ -163,7 +163,7 @@ fn memory_bytes(plan: &Plan, cost: &CostModel) -> Vec<u64> {
                 has_head: place + 1 == depth,
                 in_flight: plan.schedule.in_flight(place, depth, replica.micro_batches),
             };
-            let memory = cost.stage_memory(&shape, &plan.execution());
+            let memory = cost.stage_memory(&shape, &plan.execution(stage));
             let held = memory.total_bytes() - memory.reserve_bytes;
             bytes.extend(stage.gpus.iter().map(|_| held));
         }

@@ -7,7 +7,7 @@ use super::args::{Backend, CheckArgs};
 use super::conditions::Devices;
 use super::host::{self, CPU};
 use super::inject::Injection;
-use super::planning::{agree, read_plan};
+use super::planning::{agree, measures_all, read_plan};
 use super::profile::measure_with_progress;
 use super::worker_command;
 use crate::cli::args::Format;
@@ -169,13 +169,13 @@ fn check_host(job: &Job, devices: &Devices, steps: u32) -> anyhow::Result<(Predi
 /// Layers as the profile has them, links as fast as measured, or as slow as they are made.
 fn predict_on_host(job: &Job, devices: &Devices, profile: LayerProfile) -> anyhow::Result<Prediction> {
     let Job { plan, model, .. } = job;
-    let execution = plan.execution();
     let name = device_name(job);
-    let is_measured = profile.measures(name, &execution)?;
+    let is_measured = measures_all(&profile, name, plan)?;
     let Some(links) = profile.links().filter(|_| is_measured) else {
-        let t = plan.tensor_parallel_size;
+        let sizes: Vec<String> = plan.tensor_parallel_sizes().iter().map(ToString::to_string).collect();
+        let sizes = sizes.join(",");
         return Err(anyhow!(
-            "the profile lacks layers, ends or links of `{name}`\nhint: measure them with `autohet-run profile --model {} --tensor-parallel-sizes {t} --micro-batch-sizes {} --out profile.json`",
+            "the profile lacks layers, ends or links of `{name}`\nhint: measure them with `autohet-run profile --model {} --tensor-parallel-sizes {sizes} --micro-batch-sizes {} --out profile.json`",
             model.name,
             plan.micro_batch_size
         ));
@@ -206,7 +206,7 @@ fn measure(job: &Job) -> anyhow::Result<ProfileFile> {
     let concurrency = if job.device == DeviceKind::Cpu { ranks.min(host::cores()) } else { ranks };
     let request = ProfileRequest {
         model: job.model.clone(),
-        tensor_parallel_sizes: vec![job.plan.tensor_parallel_size],
+        tensor_parallel_sizes: job.plan.tensor_parallel_sizes(),
         micro_batch_sizes: vec![job.plan.micro_batch_size],
         concurrency,
         device: job.device.clone(),

@@ -9,6 +9,7 @@ use crate::cost::CostModel;
 use crate::model::{ModelSpec, Precision};
 use crate::plan::{Plan, PlanError, PlanRequest, Planner, Replica, TrainingSettings};
 use crate::planner::autohet::{AutoHet, Engine};
+use crate::profile::{LayerProfile, ProfileError};
 use crate::report::StageFootprint;
 use crate::runtime::sim::Simulator;
 use crate::training::{host_cluster, nodes_of_plan};
@@ -66,7 +67,7 @@ impl Planned {
         let is_on_cores = asked.devices.backend == Backend::Cpu;
         let profile = cost.profile().filter(|_| is_on_cores);
         let measured = match profile {
-            Some(profile) if profile.measures(CPU, &plan.execution())? => profile.links(),
+            Some(profile) if measures_all(profile, CPU, &plan)? => profile.links(),
             _ => None,
         };
         let cluster = match (injection, measured) {
@@ -214,6 +215,12 @@ fn refusal(error: PlanError, is_for_cores: bool) -> PlanError {
     }
 }
 
+/// Whether layers and both ends are measured on a GPU type for each tensor-parallel degree of the plan.
+pub(super) fn measures_all(profile: &LayerProfile, gpu: &str, plan: &Plan) -> Result<bool, ProfileError> {
+    let measured = plan.tensor_parallel_sizes().into_iter().map(|size| profile.measures(gpu, &plan.execution_at(size)));
+    measured.collect::<Result<Vec<bool>, _>>().map(|all| !all.contains(&false))
+}
+
 /// A plan in one line.
 fn summary(plan: &Plan, predicted_s: f64) -> String {
     let depth = |replica: &Replica| replica.stages.len();
@@ -228,7 +235,7 @@ fn summary(plan: &Plan, predicted_s: f64) -> String {
     format!(
         "planned: {} of {stages}, tensor parallel {}, micro batch size {}, {}; predicted iteration {}",
         count(plan.replicas.len(), "replica"),
-        plan.tensor_parallel_size,
+        plan.tensor_parallel_text(),
         plan.micro_batch_size,
         plan.precision,
         format_seconds(predicted_s),

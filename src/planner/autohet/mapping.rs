@@ -48,7 +48,6 @@ pub fn realise(job: &Job, search: &mut GroupingSearch, kinds: &[Kind], neighbour
         model: job.model.to_owned(),
         global_batch_size: job.global_batch_size,
         micro_batch_size: setting.execution.micro_batch_size,
-        tensor_parallel_size: setting.execution.tensor_parallel_size,
         sequence_parallel: setting.execution.sequence_parallel,
         recompute: setting.execution.recompute,
         precision: setting.execution.precision,

@@ -112,7 +112,8 @@ impl<'a> Outer<'a> {
         }
         plans.sort_by(|a, b| a.0.total_cmp(&b.0));
         // Few are executed, so plans of one kind shouldn't crowd out the others: the best of each kind come first.
-        let kind = |plan: &Plan| (plan.execution(), plan.replicas.len());
+        let kind =
+            |plan: &Plan| (plan.tensor_parallel_sizes(), plan.micro_batch_size, plan.recompute, plan.replicas.len());
         let mut kinds = Vec::new();
         let (mut firsts, mut others) = (Vec::new(), Vec::new());
         for (_, plan) in plans {

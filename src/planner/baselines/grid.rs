@@ -62,7 +62,6 @@ impl Grid {
             model: request.cost.model().name.clone(),
             global_batch_size: request.training.global_batch_size,
             micro_batch_size: execution.micro_batch_size,
-            tensor_parallel_size: execution.tensor_parallel_size,
             sequence_parallel: execution.sequence_parallel,
             recompute: execution.recompute,
             precision: execution.precision,

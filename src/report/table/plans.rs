@@ -25,6 +25,12 @@ pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
         "layers",
         "peak memory\nof capacity",
     ]);
+    // Where all stages are of one tensor-parallel degree, it stands above.
+    let shows_degrees = plan.tensor_parallel_sizes().len() > 1;
+    let gpus = |stage: &Stage| {
+        let degree = if shows_degrees { format!(" ({})", stage.tensor_parallel_size()) } else { String::new() };
+        ranges(&stage.gpus) + &degree
+    };
     for (j, replica) in plan.replicas.iter().enumerate() {
         for (p, stage) in replica.stages.iter().enumerate() {
             // A replica's own figures stand beside its first stage only.
@@ -36,7 +42,7 @@ pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
                 Cell::new(p),
                 Cell::new(&stage.node),
                 Cell::new(&stage.gpu_type),
-                Cell::new(ranges(&stage.gpus)),
+                Cell::new(gpus(stage)),
                 Cell::new(layers(stage)),
                 Cell::new(footprint.map_or_else(String::new, memory)),
             ]);
@@ -57,7 +63,7 @@ fn heading(report: &PlanReport<'_>, screen: Screen) -> String {
     let mut shape = vec![
         format!("{} on {} GPUs", plan.model, plan.world_size()),
         format!("{replicas} {plural} of {} stages", depths(plan)),
-        format!("tensor parallel {}", plan.tensor_parallel_size),
+        format!("tensor parallel {}", plan.tensor_parallel_text()),
         format!("global batch size {}", plan.global_batch_size),
         format!("micro batch size {}", plan.micro_batch_size),
         match plan.recompute {
@@ -113,7 +119,7 @@ pub fn comparison_table(compared: &[ComparedPlanner<'_>], screen: Screen) -> Str
     grid.row("gap", Best::Neither, &of(&|r| Some(r.planned.gap)), percent);
     grid.row("planning time", Best::Neither, &of(&|r| Some(r.planning_s)), format_seconds);
     grid.row("GPUs in use", Best::Neither, &of(&|r| Some(r.planned.plan.world_size() as f64)), scaled);
-    grid.text_row("tensor parallel", text(&|r| r.planned.plan.tensor_parallel_size.to_string()));
+    grid.text_row("tensor parallel", text(&|r| r.planned.plan.tensor_parallel_text()));
     grid.text_row("replicas", text(&|r| r.planned.plan.replicas.len().to_string()));
     grid.text_row("stages, by replica", text(&|r| depths(&r.planned.plan)));
     grid.text_row("micro batches, by replica", text(&|r| micro_batches(&r.planned.plan)));
@@ -205,6 +211,18 @@ mod tests {
         1              6  0      v100-32-0  V100-32   0-1   0-23 (24)   15.3/34.4 GB
         ─────────────────────────────────────────────────────────────────────────────
         ");
+    }
+
+    #[test]
+    fn degrees_stand_beside_the_stages_where_they_differ() {
+        let mut planned = fixture::planned(true);
+        planned.plan.replicas[1].stages[0].gpus = vec![0, 1, 2, 3];
+        let table = plan_table(&report(&planned), Screen::PLAIN);
+        assert!(table.contains("2 replicas of 2, 1 stages, tensor parallel 2 and 4,"), "{table}");
+        assert!(
+            table.contains("V100-32   0-3 (4)  0-23 (24)") && table.contains("A100-80   2-3 (2)  13-23"),
+            "{table}"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub(super) use slowed::Slowed;
 
 use super::DeviceError;
 use super::compute::{BlockState, BlockTime, Compute, Measured, TrainingState, Update};
-use super::conditions::{EmulatedBlock, EmulatedRank};
+use super::conditions::{EmulatedBlock, EmulatedRank, numbers};
 use super::mailbox::Mailbox;
 use crate::ids::MicroBatch;
 use crate::model::Block;
@@ -64,7 +64,7 @@ impl<S: Sleeper> Emulated<S> {
     }
 
     fn send(&self, direction: Direction, micro_batch: MicroBatch) {
-        self.mailbox.to_send().put(direction, micro_batch, vec![0.0; numbers(self.rank.boundary_bytes)]);
+        self.mailbox.to_send().put(direction, micro_batch, vec![0.0; self.rank.boundary_numbers()]);
     }
 
     /// Leaves gradients for the reductions, which leave sums of the same size. They stay there from step to step.
@@ -74,11 +74,6 @@ impl<S: Sleeper> Emulated<S> {
             gradients.entry(block).or_insert_with(|| vec![0.0; numbers(bytes)]);
         }
     }
-}
-
-/// How many numbers of four bytes take so many bytes.
-fn numbers(bytes: u64) -> usize {
-    bytes.div_ceil(4) as usize
 }
 
 impl<S: Sleeper> Compute for Emulated<S> {

@@ -108,7 +108,7 @@ impl<T: Tensors> Stage<T> {
             model: job.model.clone(),
             mailbox,
             in_flight: BTreeMap::new(),
-            tied: TiedEnds::of(&job.model, part).filter(|_| stages == 1),
+            tied: TiedEnds::of(&job.model, part, part).filter(|_| stages == 1),
             is_tied: false,
             group,
             device,
@@ -153,7 +153,7 @@ impl<T: Tensors> Stage<T> {
     fn tie(&mut self) {
         if let (Some(tied), false) = (&self.tied, self.is_tied) {
             let sums = tied.gather(&self.mailbox);
-            tied.scatter(&sums, &self.mailbox);
+            tied.scatter(&sums, &self.mailbox, true);
             self.is_tied = true;
         }
     }

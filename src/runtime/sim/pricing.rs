@@ -49,8 +49,8 @@ pub struct GroupPrice {
 pub struct PricedProgram {
     /// Prices of each rank's passes.
     pub ranks: Vec<RankPrice>,
-    /// Bytes that one send carries.
-    pub boundary_bytes: u64,
+    /// Bytes that a send on each channel carries.
+    pub channel_bytes: Vec<u64>,
     /// Route of each channel.
     pub channel_routes: Vec<u32>,
     /// Prices of the reduction groups.
@@ -66,19 +66,21 @@ impl PricedProgram {
         let ranks = rank_prices(plan, cluster, cost, &devices)?;
         let route_between = |devices: &mut Devices, from: Rank, to: Rank| devices.ring_route(cluster, &[(from, to)], 1);
         let channel_routes = program.channels().iter().map(|c| route_between(&mut devices, c.from, c.to)).collect();
-        let execution = plan.execution();
+        // Of one rank: the whole activation.
+        let boundary_bytes = cost.boundary_bytes(&plan.execution_at(1));
+        let channel_bytes = program.channels().iter().map(|channel| channel.share.bytes(boundary_bytes)).collect();
         let price_group = |group: &crate::program::Group| {
             let members = group.ranks.len();
             let edges: Vec<_> = (0..members).map(|i| (group.ranks[i], group.ranks[(i + 1) % members])).collect();
             let ring = 2.0 * (members as f64 - 1.0);
+            let slice_bytes = cost.gradient_bytes(group.block, &plan.execution_at(group.share.of));
             GroupPrice {
-                ring_bytes: ring / members as f64 * cost.gradient_bytes(group.block, &execution) as f64,
+                ring_bytes: ring / members as f64 * slice_bytes as f64,
                 route: devices.ring_route(cluster, &edges, 2 * (members - 1)),
             }
         };
         let groups = program.groups().iter().map(price_group).collect();
-        let boundary_bytes = cost.boundary_bytes(&execution);
-        Ok(Self { ranks, boundary_bytes, channel_routes, groups, network: devices.network })
+        Ok(Self { ranks, channel_bytes, channel_routes, groups, network: devices.network })
     }
 
     /// Time of a backward pass.
@@ -182,7 +184,7 @@ fn stage_price(
     gpu: &crate::cluster::GpuSpec,
     cost: &CostModel,
 ) -> Result<RankPrice, SimError> {
-    let execution = plan.execution();
+    let execution = plan.execution(stage);
     let price = |block| -> Result<[PassTime; 2], SimError> {
         let BlockCost { forward, backward } = cost.block_cost(block, gpu, &execution)?;
         Ok([pass_time(&forward), pass_time(&backward)])

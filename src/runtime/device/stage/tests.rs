@@ -9,14 +9,14 @@ use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage as PlannedS
 use crate::program::LowerOptions;
 use crate::runtime::device::LOOPBACK;
 use crate::runtime::device::Secret;
-use crate::runtime::device::backend::{Collective, DeviceBackend, Parts};
+use crate::runtime::device::backend::{Collective, DeviceBackend, MessageShape, Parts};
 use crate::runtime::device::ballot::Ballot;
 use crate::runtime::device::clock::Clock;
 use crate::runtime::device::devices::compute_on_device;
 use crate::runtime::device::interrupt::Interrupt;
 use crate::runtime::device::mesh::{Meeting, mesh};
 use crate::runtime::device::messages::Commit;
-use crate::runtime::device::model::{Cut, Region, assemble, cut_slice, shapes, slices, words_in_head};
+use crate::runtime::device::model::{Cut, Region, assemble, cut_part, cut_slice, shapes, slices, words_in_head};
 use crate::runtime::device::peers::{Library, Peers};
 use crate::runtime::device::tensor_parallel::TensorPart;
 use crate::runtime::device::transport::throttle::Links;
@@ -175,7 +175,6 @@ fn job(model: &ModelSpec, setting: Setting, replicas: Replicas<'_>) -> Job {
         model: model.name.clone(),
         global_batch_size: replicas.iter().map(|replica| replica.0).sum::<u32>() * micro_batch_size,
         micro_batch_size,
-        tensor_parallel_size,
         sequence_parallel,
         recompute,
         precision: Precision::Fp32,
@@ -184,6 +183,17 @@ fn job(model: &ModelSpec, setting: Setting, replicas: Replicas<'_>) -> Job {
     };
     assert_eq!(plan.validate_shape(model), Ok(()));
     Job { seed: 7, ..Job::new(plan, model.clone(), 5) }
+}
+
+/// The job with unlike stages: of each stage of each replica its degree.
+fn of_degrees(mut job: Job, degrees: &[&[u32]]) -> Job {
+    for (replica, degrees) in job.plan.replicas.iter_mut().zip(degrees) {
+        for (stage, &degree) in replica.stages.iter_mut().zip(*degrees) {
+            stage.gpus = (0..degree).collect();
+        }
+    }
+    assert_eq!(job.plan.validate_shape(&job.model), Ok(()));
+    job
 }
 
 /// Trains on threads.
@@ -195,7 +205,9 @@ fn run(job: &Job) -> Outcome {
         (0..world).map(|_| Peers::open(LOOPBACK.ip(), &secret, Arc::new(NothingToRead)).unwrap()).collect();
     let addresses: Vec<_> = doors.iter().map(|(_, address)| *address).collect();
     let (program, addresses) = (&program, &addresses);
-    let part = |rank: usize| TensorPart::of(&program.ranks()[rank], job.plan.tensor_parallel_size);
+    let tokens = (job.plan.micro_batch_size * job.model.seq_length) as usize;
+    let width = job.model.hidden_size as usize;
+    let part = |rank: usize| TensorPart::of(&program.ranks()[rank]);
     let outcomes: Vec<(Vec<Seen>, TrainingState)> = thread::scope(|scope| {
         let rank = |(index, (peers, _)): (usize, (Peers, SocketAddr))| {
             scope.spawn(move || {
@@ -204,7 +216,7 @@ fn run(job: &Job) -> Outcome {
                 let links = Links::new(rank, &[], Clock::start().0);
                 let meeting = Meeting { addresses, epoch: 1, peers: &peers, links: &links, interrupt: &interrupt };
                 let mesh = mesh(program, rank, &meeting).unwrap();
-                let mailbox = Arc::new(Mailbox::default());
+                let mailbox = Arc::new(Mailbox::new(&program.ranks()[index]));
                 let seen = Arc::new(Mutex::new((Vec::new(), TrainingState::default())));
                 let stage = compute_on_device(StageSetting {
                     job,
@@ -216,11 +228,13 @@ fn run(job: &Job) -> Outcome {
                     group: TensorGroup::new(&job.plan, &program.ranks()[index], mesh.tensor_ring),
                 });
                 let watched = Watched { stage, mailbox: Arc::clone(&mailbox), seen: Arc::clone(&seen) };
-                let collective = Collective::new(&job.model, part(index), mesh.rings, Arc::clone(&mailbox));
+                let collective =
+                    Collective::new(&job.model, part(index), program.groups(), mesh.rings, Arc::clone(&mailbox));
                 let mut backend = DeviceBackend::start(Parts {
                     rank,
                     stage: Box::new(watched),
                     wires: mesh.wires,
+                    shape: MessageShape::new(&job.plan, &program.ranks()[index], tokens, width),
                     mailbox,
                     collective,
                     ballot: Box::new(Unanimous),
@@ -308,18 +322,22 @@ fn assert_same_copies(model: &ModelSpec, found: &Outcome) {
     let mut first: BTreeMap<(Block, usize), (usize, Vec<f32>)> = BTreeMap::new();
     for (rank, (state, (_, part))) in found.states.iter().zip(&found.parts).enumerate() {
         for (&block, held) in &state.blocks {
-            let mut start = 0;
-            for (index, shape) in shapes(model, block).iter().enumerate() {
-                let own = start..start + Region::of_part(shape, *part).len();
-                start = own.end;
-                // The words of both ends are one matrix.
-                let is_tied = model.tie_word_embeddings && block == Block::Head && index == words_in_head(model);
-                let (block, index) = if is_tied { (Block::Embedding, 0) } else { (block, index) };
-                let of = if shape.cut == Cut::Replicated { usize::MAX } else { part.rank };
-                let key = (block, index * 100 + of.min(99));
-                let values = held.values[own].to_vec();
-                let (other, known) = first.entry(key).or_insert_with(|| (rank, values.clone()));
-                assert!(*known == values, "{block}, parameter {index}: ranks {other} and {rank} differ");
+            // Slice by slice, as degrees may differ.
+            for slice in part.parts_of(8) {
+                let content = cut_part(model, block, *part, &held.values, slice);
+                let mut start = 0;
+                for (index, shape) in shapes(model, block).iter().enumerate() {
+                    let own = start..start + Region::of_part(shape, slice).len();
+                    start = own.end;
+                    // The words of both ends are one matrix.
+                    let is_tied = model.tie_word_embeddings && block == Block::Head && index == words_in_head(model);
+                    let (block, index) = if is_tied { (Block::Embedding, 0) } else { (block, index) };
+                    let of = if shape.cut == Cut::Replicated { usize::MAX } else { slice.rank };
+                    let key = (block, index * 100 + of.min(99));
+                    let values = content[own].to_vec();
+                    let (other, known) = first.entry(key).or_insert_with(|| (rank, values.clone()));
+                    assert!(*known == values, "{block}, parameter {index}: ranks {other} and {rank} differ");
+                }
             }
         }
     }
@@ -353,6 +371,34 @@ fn any_plan_computes_what_one_process_computes(
         let sequence_parallel = tensor_parallel_size > 1 && index % 2 == 0;
         let setting = Setting { tensor_parallel_size, micro_batch_size, recompute, schedule, sequence_parallel };
         assert_same(&model, &run(&job(&model, setting, replicas)), &alone);
+    }
+}
+
+#[rstest]
+fn stages_of_unlike_degrees_compute_what_one_process_computes(
+    #[values("gpt-tiny", "llama-tiny", "bert-tiny")] name: &str,
+    #[values(false, true)] sequence_parallel: bool,
+) {
+    let model = small(name);
+    let alone = run(&job(&model, Setting { micro_batch_size: 2, ..ALONE }, &[(6, &[4])]));
+    let pipelines: [(Replicas<'_>, &[&[u32]]); 6] = [
+        (&[(6, &[1, 3])], &[&[2, 1]]),
+        (&[(6, &[3, 1])], &[&[1, 2]]),
+        (&[(6, &[1, 2, 1])], &[&[1, 4, 2]]),
+        // Replicas of unlike degrees, which hold unlike parts of each block.
+        (&[(3, &[4]), (3, &[4])], &[&[2], &[1]]),
+        (&[(4, &[2, 2]), (2, &[4])], &[&[4, 2], &[1]]),
+        (&[(2, &[1, 3]), (4, &[3, 1])], &[&[1, 2], &[2, 4]]),
+    ];
+    let ways = [
+        (ScheduleKind::OneForwardOneBackward, Recompute::None),
+        (ScheduleKind::GPipe, Recompute::Full),
+        (ScheduleKind::OneForwardOneBackward, Recompute::Selective),
+    ];
+    for (index, (replicas, degrees)) in pipelines.into_iter().enumerate() {
+        let (schedule, recompute) = ways[index % ways.len()];
+        let setting = Setting { micro_batch_size: 2, recompute, schedule, sequence_parallel, ..ALONE };
+        assert_same(&model, &run(&of_degrees(job(&model, setting, replicas), degrees)), &alone);
     }
 }
 
