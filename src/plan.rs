@@ -5,7 +5,7 @@ mod planner;
 mod validate;
 
 pub use json::PlanFileError;
-pub use planner::{Judge, PlanError, PlanRequest, PlannedIteration, Planner, TrainingSettings};
+pub use planner::{Judge, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, TrainingSettings};
 pub use validate::{PlanViolation, StagePlace};
 
 use crate::ids::LayerId;

@@ -3,6 +3,7 @@
 pub mod autohet;
 pub mod baselines;
 pub mod estimate;
+pub mod replan;
 #[cfg(feature = "scip")]
 pub mod scip;
 

@@ -4,6 +4,7 @@ use crate::model::Precision;
 use crate::trace::{Polarity, TimeUnit, TraceFormat, WhichNode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -127,7 +128,8 @@ The cluster is written nodes × GPUs × type, joined by `+`, or as a TOML file o
 Examples:
   autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b --global-batch-size 512
   autohet-sim plan --cluster 3x8xV100-16 --model gpt3-1.3b --format json
-  autohet-sim plan --cluster cluster.toml --model llama-7b --planner whale --out plan.json";
+  autohet-sim plan --cluster cluster.toml --model llama-7b --planner whale --out plan.json
+  autohet-sim plan --cluster without-a-node.toml --model llama-7b --incumbent plan.json --deadline 100ms";
 
 #[derive(Debug, Args)]
 #[command(after_help = PLAN_EXAMPLES)]
@@ -140,6 +142,16 @@ pub(super) struct PlanArgs {
     pub(super) planner: String,
     #[command(flatten)]
     pub(super) job: JobArgs,
+    /// Plan from this one, which runs: nodes of it that the cluster lacks are lost. State that stays where it is costs
+    /// nothing, and what the change takes counts
+    #[arg(long, value_name = "FILE", conflicts_with = "planner")]
+    pub(super) incumbent: Option<PathBuf>,
+    /// With --incumbent, the expected time until the plan is changed again
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0, requires = "incumbent", value_parser = parse_seconds)]
+    pub(super) horizon_s: f64,
+    /// Stop looking for better plans after so long, as 100ms or 2s; the same plan isn't sure to come out again
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(super) deadline: Option<Duration>,
     /// Also write the plan file, to use the plan again
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
@@ -261,6 +273,24 @@ pub(super) struct ConvertArgs {
     /// Print nothing on stderr but errors
     #[arg(long, short)]
     pub(super) quiet: bool,
+}
+
+/// A time such as `100ms`, `2s` or `1.5s`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, scale_s) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s').unwrap_or_default(), 1.0),
+    };
+    let seconds = number.trim().parse::<f64>().ok().map(|number| number * scale_s);
+    seconds
+        .filter(|seconds| (0.0..=1e6).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "expected a time such as 100ms or 2s".into())
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=1e9).contains(seconds));
+    seconds.ok_or_else(|| "expected seconds, from 0 to 1e9".into())
 }
 
 pub(super) fn parse_precision(text: &str) -> Result<Precision, String> {

@@ -4,11 +4,14 @@ use super::args::{CompareArgs, Format, JobArgs, PlanArgs};
 use super::{Verdict, files, job, print, print_json};
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
-use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
+use crate::input;
+use crate::plan::{Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner};
 use crate::planner;
+use crate::planner::autohet::AutoHet;
+use crate::planner::replan::{Incumbent, Replanned, replan};
 use crate::report::{
-    ComparedPlanner, PlanReport, Screen, StageFootprint, comparison_json, comparison_table, perfetto_json, plan_json,
-    plan_table,
+    ComparedPlanner, PlanReport, Screen, StageFootprint, comparison_json, comparison_table, movement_json,
+    movement_text, perfetto_json, plan_json, plan_table,
 };
 use crate::runtime::sim::{Simulator, simulate};
 use crate::scenario::Scenario;
@@ -27,7 +30,14 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     files::check_distinct(&[("--out", args.out.as_deref()), ("--perfetto", args.perfetto.as_deref())])?;
     let planner = job::planner(&args.planner)?;
     let problem = Problem::new(&args.cluster, &args.job)?;
-    let (planned, planning_s) = problem.plan(planner.as_ref())?;
+    let start = Instant::now();
+    let is_over = || args.deadline.is_some_and(|deadline| start.elapsed() >= deadline);
+    let limits = PlanLimits { out_of_time: args.deadline.is_some().then_some(&is_over), ..PlanLimits::default() };
+    let replanned = args.incumbent.as_deref().map(|path| problem.replan(path, args.horizon_s, limits)).transpose()?;
+    let (planned, planning_s) = match &replanned {
+        Some((replanned, planning_s)) => (problem.with_bound(replanned)?, *planning_s),
+        None => problem.plan(planner.as_ref(), limits)?,
+    };
     let mut files = Vec::new();
     if let Some(path) = &args.out {
         files.push((path, planned.plan.to_json()));
@@ -40,8 +50,17 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     files::write_files(&files)?;
     let report = problem.report(&planned, planning_s);
     match args.format {
-        Format::Table => print(&plan_table(&report, Screen::of_stdout()))?,
-        Format::Json => print_json(&plan_json(&report))?,
+        Format::Table => {
+            let moves = replanned.as_ref().map_or_else(String::new, |(replanned, _)| movement_text(replanned));
+            print(&(plan_table(&report, Screen::of_stdout()) + &moves))?;
+        }
+        Format::Json => {
+            let mut json = plan_json(&report);
+            if let Some((replanned, _)) = &replanned {
+                json["movement"] = movement_json(replanned);
+            }
+            print_json(&json)?;
+        }
     }
     Ok(Verdict::Good)
 }
@@ -56,7 +75,7 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
     let problem = Problem::new(&args.cluster, &args.job)?;
     let mut plans = Vec::new();
     for planner in &planners {
-        match problem.plan(planner.as_ref()) {
+        match problem.plan(planner.as_ref(), PlanLimits::default()) {
             Err(error) if !is_verdict(&error) => return Err(error.into()),
             planned => plans.push((planner.name(), planned)),
         }
@@ -94,15 +113,47 @@ impl Problem {
     }
 
     /// A plan and the wall-clock seconds that it took.
-    fn plan(&self, planner: &dyn Planner) -> Result<(PlannedIteration, f64), PlanError> {
+    fn plan(&self, planner: &dyn Planner, limits: PlanLimits) -> Result<(PlannedIteration, f64), PlanError> {
         let start = Instant::now();
-        let planned = planner.plan(&PlanRequest {
-            cluster: &self.cluster,
-            cost: &self.cost,
-            training: &self.scenario.training,
-            judge: &Simulator,
-        })?;
+        let planned = planner.plan(&self.request(limits))?;
         Ok((planned, start.elapsed().as_secs_f64()))
+    }
+
+    /// A plan from the one in the file, and the wall-clock seconds that it took.
+    fn replan(&self, path: &Path, horizon_s: f64, limits: PlanLimits) -> anyhow::Result<(Replanned, f64)> {
+        let name = path.display().to_string();
+        let text = input::read_text(path)
+            .map_err(|error| anyhow!("cannot read `{name}`: {error}\nhint: `autohet-sim plan --out` writes plans"))?;
+        let old = Plan::from_json(&text, &name)?;
+        if let Err(violations) = old.validate_shape(self.cost.model()) {
+            return Err(anyhow!("`{name}` isn't a plan for this job: {}", violations[0]));
+        }
+        let start = Instant::now();
+        let settings = &self.scenario.reconfiguration;
+        let incumbent = Incumbent {
+            plan: &old,
+            horizon_s,
+            pause_s: settings.detection_s + settings.planning_s + settings.rendezvous_s + settings.communicators_s,
+            store_bytes_per_s: self.scenario.checkpoint.bandwidths().object_store_bytes_per_s,
+        };
+        let replanned = replan(&self.request(limits), &incumbent)?;
+        Ok((replanned, start.elapsed().as_secs_f64()))
+    }
+
+    /// The bound is worked out behind the clock: re-planning does without it.
+    fn with_bound(&self, replanned: &Replanned) -> Result<PlannedIteration, PlanError> {
+        let lower_bound_s = AutoHet::lower_bound_s(&self.request(PlanLimits::default()))?;
+        Ok(PlannedIteration {
+            plan: replanned.plan.clone(),
+            predicted_iteration_s: replanned.iteration_s,
+            lower_bound_s,
+            gap: (replanned.iteration_s - lower_bound_s) / lower_bound_s,
+        })
+    }
+
+    fn request<'a>(&'a self, limits: PlanLimits<'a>) -> PlanRequest<'a> {
+        let (cluster, cost, training) = (&self.cluster, &self.cost, &self.scenario.training);
+        PlanRequest { cluster, cost, training, judge: &Simulator, limits }
     }
 
     fn report<'a>(&self, planned: &'a PlannedIteration, planning_s: f64) -> PlanReport<'a> {

@@ -11,10 +11,12 @@
 pub mod balance;
 mod bounds;
 mod candidates;
+mod effort;
 pub mod grouping;
 mod mapping;
 pub(in crate::planner) mod outer;
 mod pipeline;
+mod regrouping;
 pub(in crate::planner) mod setting;
 pub(in crate::planner) mod shortage;
 mod stage_one;
@@ -22,12 +24,15 @@ mod stage_one;
 mod tests;
 
 use super::baselines;
-use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
+use crate::plan::{Plan, PlanError, PlanRequest, PlannedIteration, Planner, Replica};
 use outer::Outer;
 use rayon::prelude::*;
+pub(in crate::planner) use regrouping::Regrouping;
 
 /// Most plans of its own that are executed before one is returned.
-const MAX_JUDGED: usize = 3;
+const MAX_JUDGED: usize = 4;
+/// Instructions that are executed to judge plans, beyond those of the first two.
+const MAX_INSTRUCTIONS: u64 = 1_200_000;
 
 /// The planner. `AutoHet::default()` uses SCIP where it's compiled in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +73,38 @@ impl Engine {
     }
 }
 
+fn effort_is_over(request: &PlanRequest) -> bool {
+    request.limits.out_of_time.is_some_and(|is_over| is_over())
+}
+
+/// Keeps as many of the first plans as may be executed. The more GPUs and micro batches, the fewer.
+fn within_instructions(plans: &mut Vec<Plan>) {
+    let mut instructions = 0;
+    let mut kept = 0;
+    plans.retain(|plan| {
+        instructions += instructions_of(plan);
+        kept += 1;
+        kept <= 2 || instructions <= MAX_INSTRUCTIONS
+    });
+}
+
+/// About how many instructions the plan's program has: for each micro batch on each GPU two passes, with a transfer before
+/// and behind.
+fn instructions_of(plan: &Plan) -> u64 {
+    let of_replica = |replica: &Replica| {
+        let gpus: usize = replica.stages.iter().map(|stage| stage.gpus.len()).sum();
+        6 * gpus as u64 * u64::from(replica.micro_batches)
+    };
+    plan.replicas.iter().map(of_replica).sum()
+}
+
+impl AutoHet {
+    /// No plan of the request's space is faster than this, in seconds.
+    pub fn lower_bound_s(request: &PlanRequest) -> Result<f64, PlanError> {
+        Ok(Outer::new(request, "autohet")?.lower_bound_s())
+    }
+}
+
 impl Planner for AutoHet {
     fn name(&self) -> &'static str {
         "autohet"
@@ -81,7 +118,10 @@ impl Planner for AutoHet {
         let outer = Outer::new(request, self.name())?;
         let mut plans = outer.best_plans(self.engine)?;
         plans.truncate(MAX_JUDGED);
-        let grids = if self.engine.tries_grids() {
+        if effort_is_over(request) {
+            plans.truncate(1);
+        }
+        let grids = if self.engine.tries_grids() && !effort_is_over(request) {
             baselines::most_promising(request, self.name(), &outer)?
         } else {
             Vec::new()
@@ -91,6 +131,7 @@ impl Planner for AutoHet {
                 plans.push(plan);
             }
         }
+        within_instructions(&mut plans);
         // On all cores: a replay re-plans a hundred times, and this is most of it.
         let judged = plans.par_iter().map(|plan| judge.iteration_s(plan, cluster, cost));
         let judged = judged.collect::<Result<Vec<f64>, _>>()?;

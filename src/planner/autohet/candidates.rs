@@ -11,6 +11,7 @@ mod steps;
 mod tests;
 
 use super::balance::{Pace, water_level_s, whole_level_s};
+use super::effort::Effort;
 use super::pipeline::{Pipeline, Pipelines};
 use super::setting::{Composition, MAX_CLASSES, Setting, Used};
 use constructions::constructions;
@@ -82,13 +83,15 @@ pub struct GroupingSearch<'a> {
     replicas: u32,
     paces: Vec<(Pace, u32)>,
     stages: Vec<HeldLayers>,
+    looked_at: u64,
 }
 
 impl<'a> GroupingSearch<'a> {
     /// A search for `replicas` replicas, at least one.
     pub fn new(setting: &'a Setting, replicas: u32) -> Self {
         let share = (setting.micro_batches / replicas).max(1);
-        Self { pipelines: Pipelines::new(setting, share), replicas, paces: Vec::new(), stages: Vec::new() }
+        let pipelines = Pipelines::new(setting, share);
+        Self { pipelines, replicas, paces: Vec::new(), stages: Vec::new(), looked_at: 0 }
     }
 
     /// Pipelines found so far.
@@ -101,9 +104,9 @@ impl<'a> GroupingSearch<'a> {
         self.pipelines.setting()
     }
 
-    /// Counts the pipelines that were worked out so far: what the search takes.
+    /// Work done so far: stages looked at.
     pub fn work(&self) -> u64 {
-        self.pipelines.work()
+        self.pipelines.work() + self.looked_at
     }
 
     /// The best of the constructions, `None` where none fits. The first that fits decides whether the others are worth the
@@ -149,6 +152,7 @@ impl<'a> GroupingSearch<'a> {
                 first_layer += layers;
             }
         }
+        self.looked_at += self.stages.len() as u64;
         let setting = self.pipelines.setting();
         let level_s = water_level_s(&self.paces, setting.micro_batches)?;
         if level_s >= limit_s {
@@ -166,19 +170,21 @@ impl<'a> GroupingSearch<'a> {
     }
 
     /// Moves units, or swaps them, between replicas or with the idle ones, always the best such step of the many that were
-    /// looked at, until none helps or `may_go_on` says no of the work done so far.
-    pub fn improve(&mut self, mut best: Candidate, may_go_on: &dyn Fn(u64) -> bool) -> Candidate {
+    /// looked at, until none helps or the effort is spent.
+    pub fn improve(&mut self, mut best: Candidate, effort: &mut Effort) -> Candidate {
         for _ in 0..MAX_ROUNDS {
             let mut next: Option<Candidate> = None;
             let mut least_s = best.time_s * (1.0 - 1e-9);
             for (index, kinds) in steps(self.setting(), &best.kinds).into_iter().enumerate() {
-                if !may_go_on(self.work()) || (index >= MANY_STEPS && next.is_some()) {
+                if effort.is_spent() || (index >= MANY_STEPS && next.is_some()) {
                     break;
                 }
+                let before = self.work();
                 if let Some(time_s) = self.time_s(&kinds, least_s) {
                     least_s = time_s;
                     next = Some(Candidate { kinds, time_s });
                 }
+                effort.spend(self.work() - before);
             }
             match next {
                 Some(better) => best = better,

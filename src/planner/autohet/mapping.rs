@@ -48,12 +48,17 @@ pub fn realise(job: &Job, search: &mut GroupingSearch, kinds: &[Kind], neighbour
         model: job.model.to_owned(),
         global_batch_size: job.global_batch_size,
         micro_batch_size: setting.execution.micro_batch_size,
-        sequence_parallel: setting.execution.sequence_parallel,
+        sequence_parallel: setting.execution.sequence_parallel && uses_degrees_above_one(setting, kinds),
         recompute: setting.execution.recompute,
         precision: setting.execution.precision,
         schedule: ScheduleKind::OneForwardOneBackward,
         replicas: pipelines.iter().zip(&places).zip(micro_batches).map(replica).collect(),
     })
+}
+
+fn uses_degrees_above_one(setting: &Setting, kinds: &[Kind]) -> bool {
+    let is_used = |class: usize| kinds.iter().any(|kind| kind.units.0[class] > 0);
+    setting.classes.iter().enumerate().any(|(class, costs)| costs.tensor_parallel_size > 1 && is_used(class))
 }
 
 /// Balances the pipelines of a plan, those that are alike once.

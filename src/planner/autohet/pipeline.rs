@@ -54,14 +54,28 @@ impl Layout {
         let loads: Vec<StageLoad> = self.classes.iter().enumerate().map(load).collect();
         let period_floor_s = self.transfer_s.iter().copied().fold(0.0, f64::max);
         let goal = SplitGoal { num_layers: setting.num_layers, micro_batches, period_floor_s };
-        let LayerSplit { layers, fill_s, .. } = split_layers(&loads, goal)?;
-        let stage_s: Vec<f64> = loads.iter().zip(&layers).map(|(l, &n)| l.fixed_s + f64::from(n) * l.layer_s).collect();
-        let round_trip_s: Vec<f64> = self.transfer_s.iter().map(|one_way_s| 2.0 * one_way_s).collect();
-        let period_s = steady_period_s(&stage_s, &round_trip_s).max(period_floor_s);
-        let pace = Pace { fill_s: fill_s + round_trip_s.iter().sum::<f64>(), period_s };
+        let LayerSplit { layers, .. } = split_layers(&loads, goal)?;
+        let pace = self.pace(setting, &layers);
         Some(Pipeline { classes: self.classes.clone(), layers, pace })
     }
+
+    /// How it runs with these layers.
+    pub fn pace(&self, setting: &Setting, layers: &[u32]) -> Pace {
+        let depth = self.classes.len();
+        let time_s = |(stage, (&class, &layers)): (usize, (&usize, &u32))| {
+            let class = &setting.classes[class];
+            class.fixed_s(Ends::at(stage, depth)) + f64::from(layers) * class.layer_s
+        };
+        let stage_s: Vec<f64> = self.classes.iter().zip(layers).enumerate().map(time_s).collect();
+        let round_trip_s: Vec<f64> = self.transfer_s.iter().map(|one_way_s| 2.0 * one_way_s).collect();
+        let period_floor_s = self.transfer_s.iter().copied().fold(0.0, f64::max);
+        let period_s = steady_period_s(&stage_s, &round_trip_s).max(period_floor_s);
+        Pace { fill_s: stage_s.iter().sum::<f64>() + round_trip_s.iter().sum::<f64>(), period_s }
+    }
 }
+
+/// How much longer a stage takes to be balanced than to be looked at.
+const BALANCING: u64 = 20;
 
 /// Finds pipelines for compositions, and remembers them.
 pub struct Pipelines<'a> {
@@ -77,7 +91,7 @@ impl<'a> Pipelines<'a> {
         Self { setting, micro_batches, work: 0, known: HashMap::new() }
     }
 
-    /// Counts the orders of units that were balanced so far.
+    /// Work done so far: what balancing takes is counted as so many stages looked at.
     pub fn work(&self) -> u64 {
         self.work
     }
@@ -101,7 +115,7 @@ fn best_pipeline(setting: &Setting, units: &Composition, micro_batches: u32, wor
     }
     let mut best: Option<Pipeline> = None;
     for order in class_orders(setting, units) {
-        *work += 1;
+        *work += BALANCING * units.units() as u64;
         let stages = order.iter().flat_map(|&class| std::iter::repeat_n(class, usize::from(units.0[class])));
         let layout = Layout::packed(setting, stages.collect());
         let Some(found) = layout.pipeline(setting, micro_batches, setting.micro_batches) else { continue };

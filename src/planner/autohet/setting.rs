@@ -177,15 +177,31 @@ impl Setting {
         self.classes.iter().any(|class| class.tensor_parallel_size != self.execution.tensor_parallel_size)
     }
 
-    /// How a class's units execute a layer.
-    pub fn execution_of(&self, class: &ClassCosts) -> Execution {
-        Execution { tensor_parallel_size: class.tensor_parallel_size, ..self.execution }
+    /// The class of these GPUs at this degree.
+    pub fn find_class(&self, like: &ClassCosts) -> Option<usize> {
+        let is_it = |class: &ClassCosts| {
+            class.tensor_parallel_size == like.tensor_parallel_size && class.nic == like.nic && class.gpu == like.gpu
+        };
+        self.classes.iter().position(is_it)
     }
 
     /// Whether two classes are of the same GPUs.
     pub fn share_gpus(&self, one: usize, other: usize) -> bool {
         let (one, other) = (&self.classes[one], &self.classes[other]);
         one.nic == other.nic && (Arc::ptr_eq(&one.gpu, &other.gpu) || one.gpu == other.gpu)
+    }
+
+    /// At least the sum of a weight over any units that can be formed: each GPU at its best degree.
+    pub fn most_of(&self, weight: impl Fn(&ClassCosts) -> f64) -> f64 {
+        // The class of least degree has all GPUs of the type that any degree can use.
+        let is_above = |class: usize, below: usize| self.classes[below].above.iter().any(|(above, _)| *above == class);
+        let is_least = |&class: &usize| (0..self.classes.len()).all(|other| other == class || !is_above(class, other));
+        let most = |class: usize| {
+            let class = &self.classes[class];
+            let per_place = class.above.iter().map(|&(above, places)| weight(&self.classes[above]) / f64::from(places));
+            f64::from(class.units) * per_place.fold(0.0, f64::max)
+        };
+        (0..self.classes.len()).filter(is_least).map(most).sum()
     }
 
     /// Whether so many units of each class can be formed at once.

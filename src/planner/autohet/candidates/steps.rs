@@ -46,16 +46,32 @@ fn with_idle(setting: &Setting, kinds: &[Kind], first: usize, all: &mut Vec<Vec<
     let present = (0..classes).filter(|&class| kind.units.0[class] > 0);
     for gives in present.map(Some).chain([None]) {
         for takes in (0..classes).filter(|&class| Some(class) != gives).map(Some).chain([None]) {
-            let (gives, takes) = amounts(setting, gives, takes);
-            let Some(units) = changed(kind.units, gives, takes).filter(|&units| units != kind.units) else { continue };
-            let most = most_replicas(setting, kinds, kind, gives, takes);
-            for replicas in counts(most) {
-                let mut next = kinds.to_vec();
-                turned(&mut next, kind.units, units, replicas);
-                all.push(merged(next));
+            for all_units in [false, true] {
+                let (mut gives, mut takes) = amounts(setting, gives, takes);
+                if all_units {
+                    let Some((more, less)) = all_of(setting, kind, gives, takes) else { continue };
+                    (gives, takes) = (Some(more), Some(less));
+                }
+                let Some(units) = changed(kind.units, gives, takes).filter(|&units| units != kind.units) else {
+                    continue;
+                };
+                let most = most_replicas(setting, kinds, kind, gives, takes);
+                for replicas in counts(most) {
+                    let mut next = kinds.to_vec();
+                    turned(&mut next, kind.units, units, replicas);
+                    all.push(merged(next));
+                }
             }
         }
     }
+}
+
+/// All units of a class for as many of another degree as are on the same GPUs.
+fn all_of(setting: &Setting, kind: Kind, gives: Option<Part>, takes: Option<Part>) -> Option<(Part, Part)> {
+    let ((gives, given), (takes, taken)) = (gives?, takes?);
+    let times = kind.units.0[gives] / given;
+    let is_more = setting.share_gpus(gives, takes) && times > 1;
+    is_more.then_some(((gives, given * times), (takes, taken * times)))
 }
 
 /// How many units go for how many: as many as are on the same GPUs, else one for one.
