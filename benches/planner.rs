@@ -8,7 +8,7 @@ use autohet::cost::{CostModel, CostSettings};
 use autohet::model::ModelSpec;
 use autohet::plan::{PlanLimits, PlanRequest, Planner, TrainingSettings};
 use autohet::planner::autohet::{AutoHet, Engine};
-use autohet::planner::replan::{Incumbent, replan};
+use autohet::planner::replan::{Incumbent, LOCAL_WORK, replan};
 use autohet::runtime::sim::Simulator;
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::time::{Duration, Instant};
@@ -96,7 +96,8 @@ fn replanning(criterion: &mut Criterion) {
     let lost = planned.plan.replicas[0].stages[0].node.clone();
     problem.cluster.nodes.retain(|node| node.name != lost);
     let incumbent = Incumbent { plan: &planned.plan, horizon_s: 3600.0, pause_s: 50.0, store_bytes_per_s: 1.2e9 };
-    let again = || replan(&problem.request(), &incumbent).expect("it fits");
+    let limits = PlanLimits { work: LOCAL_WORK, out_of_time: None };
+    let again = || replan(&PlanRequest { limits, ..problem.request() }, &incumbent).expect("it fits");
     criterion.bench_function(&format!("replan/{}", problem.name), |bencher| bencher.iter(again));
 }
 

@@ -33,8 +33,8 @@ pub struct PlanRequest<'a> {
 /// What ends a search for better plans.
 #[derive(Clone, Copy)]
 pub struct PlanLimits<'a> {
-    /// Counted work: about a hundred millionths of a second of one core each ten thousand. The same limit gives the same
-    /// plan on every machine.
+    /// Counted work, in stages that the search looks at: some ten nanoseconds each. The same limit gives the same plan on
+    /// every machine.
     pub work: u64,
     /// Says that time is up; asked again and again. Planners have no clock, and a plan that depends on one isn't the same
     /// every time.

@@ -30,9 +30,9 @@ use rayon::prelude::*;
 pub(in crate::planner) use regrouping::Regrouping;
 
 /// Most plans of its own that are executed before one is returned.
-const MAX_JUDGED: usize = 4;
+const MAX_JUDGED: usize = 10;
 /// Instructions that are executed to judge plans, beyond those of the first two.
-const MAX_INSTRUCTIONS: u64 = 1_200_000;
+const MAX_INSTRUCTIONS: u64 = 1_000_000;
 
 /// The planner. `AutoHet::default()` uses SCIP where it's compiled in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,6 +99,11 @@ fn instructions_of(plan: &Plan) -> u64 {
 }
 
 impl AutoHet {
+    /// Plans, the best by the closed form first, none of which was executed; none where nothing fits.
+    pub(in crate::planner) fn unjudged(self, request: &PlanRequest) -> Result<Vec<Plan>, PlanError> {
+        Outer::new(request, self.name())?.best_plans(self.engine)
+    }
+
     /// No plan of the request's space is faster than this, in seconds.
     pub fn lower_bound_s(request: &PlanRequest) -> Result<f64, PlanError> {
         Ok(Outer::new(request, "autohet")?.lower_bound_s())
@@ -116,17 +121,14 @@ impl Planner for AutoHet {
             return Err(PlanError::EmptyCluster);
         }
         let outer = Outer::new(request, self.name())?;
-        let mut plans = outer.best_plans(self.engine)?;
-        plans.truncate(MAX_JUDGED);
-        if effort_is_over(request) {
-            plans.truncate(1);
-        }
-        let grids = if self.engine.tries_grids() && !effort_is_over(request) {
-            baselines::most_promising(request, self.name(), &outer)?
-        } else {
-            Vec::new()
+        let grids = || {
+            let wanted = self.engine.tries_grids() && !effort_is_over(request);
+            if wanted { baselines::most_promising(request, self.name(), &outer) } else { Ok(Vec::new()) }
         };
-        for plan in grids {
+        let (plans, grids) = rayon::join(|| outer.best_plans(self.engine), grids);
+        let mut plans = plans?;
+        plans.truncate(if effort_is_over(request) { 1 } else { MAX_JUDGED });
+        for plan in grids? {
             if !plans.contains(&plan) {
                 plans.push(plan);
             }

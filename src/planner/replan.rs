@@ -8,7 +8,8 @@
 //! Repairs leave replicas alone that lost nothing. Others go, go on with fewer stages, or get GPUs in place of those that
 //! are gone, from idle nodes or from each other. What is left makes further replicas of the commonest shape. From the best
 //! of these the search of [`autohet`](super::autohet) goes on over counts of units, and what it finds is put where most
-//! state can stay.
+//! state can stay. That takes milliseconds. Where the request sets no deadline and allows more work than [`LOCAL_WORK`], it
+//! is searched from nothing, too.
 
 mod movement;
 mod relabel;
@@ -25,6 +26,10 @@ use rayon::prelude::*;
 
 /// Plans that are executed.
 const MAX_JUDGED: usize = 2;
+/// Plans of a search from nothing that are looked at.
+const MAX_SEARCHED: usize = 4;
+/// Counted work up to which it is searched from the incumbent only.
+pub const LOCAL_WORK: u64 = 1_000_000;
 
 /// The plan that runs, and what is known of changing it.
 #[derive(Clone, Copy, Debug)]
@@ -77,15 +82,18 @@ pub fn replan(request: &PlanRequest, incumbent: &Incumbent) -> Result<Replanned,
         ranked.add(plan)?;
     }
     ranked.sort();
-    let best: Vec<Plan> = ranked.plans.iter().take(1).map(|known| known.plan.clone()).collect();
     if let Some(regrouping) = regrouping {
-        for plan in best.iter().flat_map(|from| regrouping.improved(from)) {
-            ranked.add(relabel::relabelled(&plan, incumbent.plan, cluster, cost))?;
-        }
+        let found: Vec<Plan> = ranked.starts().par_iter().flat_map_iter(|from| regrouping.improved(from)).collect();
+        ranked.add_relabelled(&found)?;
+    }
+    let has_time = request.limits.work > LOCAL_WORK && request.limits.out_of_time.is_none();
+    if has_time && !ranked.plans.is_empty() {
+        let searched = AutoHet { engine: Engine::Fast }.unjudged(request)?;
+        ranked.add_relabelled(&searched[..searched.len().min(MAX_SEARCHED)])?;
     }
     if ranked.plans.is_empty() {
         let planned = AutoHet { engine: Engine::Fast }.plan(request)?;
-        ranked.add(relabel::relabelled(&planned.plan, incumbent.plan, cluster, cost))?;
+        ranked.add_relabelled(&[planned.plan])?;
     }
     ranked.sort();
     ranked.plans.truncate(MAX_JUDGED);
@@ -120,6 +128,24 @@ impl Ranked<'_> {
         let expected_iterations = self.incumbent.worth(iteration_s, &movement);
         self.plans.push(Replanned { plan, iteration_s, movement, expected_iterations });
         Ok(())
+    }
+
+    /// Adds plans on those nodes on which most state can stay.
+    fn add_relabelled(&mut self, plans: &[Plan]) -> Result<(), PlanError> {
+        let PlanRequest { cluster, cost, .. } = *self.request;
+        for plan in plans {
+            self.add(relabel::relabelled(plan, self.incumbent.plan, cluster, cost))?;
+        }
+        Ok(())
+    }
+
+    /// Where to search on from: the best repair, and the one of most replicas.
+    fn starts(&self) -> Vec<Plan> {
+        let best = self.plans.first();
+        let most = self.plans.iter().max_by_key(|known| known.plan.replicas.len());
+        let mut starts: Vec<Plan> = best.into_iter().chain(most).map(|known| known.plan.clone()).collect();
+        starts.dedup();
+        starts
     }
 
     fn sort(&mut self) {

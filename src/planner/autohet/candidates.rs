@@ -16,6 +16,7 @@ use super::pipeline::{Pipeline, Pipelines};
 use super::setting::{Composition, MAX_CLASSES, Setting, Used};
 use constructions::constructions;
 use reduction::{HeldLayers, reduce_gradients_s};
+use std::cmp::Reverse;
 use steps::steps;
 
 /// Rounds of the local search; each improves the objective, so this is far beyond what happens.
@@ -52,7 +53,7 @@ pub struct Candidate {
 /// The kinds in one order, each once.
 pub fn merged(mut kinds: Vec<Kind>) -> Vec<Kind> {
     kinds.retain(|kind| kind.replicas > 0);
-    kinds.sort_unstable_by(|a, b| b.units.cmp(&a.units));
+    kinds.sort_unstable_by_key(|kind| Reverse(kind.units));
     kinds.dedup_by(|later, first| {
         let alike = later.units == first.units;
         first.replicas += if alike { later.replicas } else { 0 };

@@ -18,7 +18,7 @@ use crate::planner::estimate;
 use rayon::prelude::*;
 
 /// Points of the enumeration whose groupings are improved.
-const MAX_IMPROVED: usize = 4;
+const MAX_IMPROVED: usize = 6;
 /// Points that are put on nodes.
 const MAX_REALISED: usize = 24;
 /// Of these, with the same setting.
@@ -47,7 +47,7 @@ struct Point {
 }
 
 /// Work of one improvement at most.
-const MAX_IMPROVING: u64 = 600_000;
+const MAX_IMPROVING: u64 = 400_000;
 /// Work of putting a GPU on a node, twice.
 const REALISING: u64 = 100;
 /// Plans that are tried under the other schedule.

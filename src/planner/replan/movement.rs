@@ -96,16 +96,13 @@ pub fn movement(from: &Plan, to: &Plan, cluster: &Cluster, cost: &CostModel, sto
         let bytes = blocks[block].1;
         let seconds = |node: usize| bytes as f64 / cluster.nodes[node].nic.bytes_per_s;
         let soonest = |a: &&usize, b: &&usize| (out_s[**a] + seconds(**a)).total_cmp(&(out_s[**b] + seconds(**b)));
-        match holders[block].iter().min_by(soonest) {
-            Some(&sender) => {
-                moved.moved_bytes += bytes;
-                out_s[sender] += seconds(sender);
-                in_s[place] += seconds(place);
-            }
-            None => {
-                moved.restored_bytes += bytes;
-                in_s[place] += seconds(place).max(bytes as f64 / store_bytes_per_s);
-            }
+        if let Some(&sender) = holders[block].iter().min_by(soonest) {
+            moved.moved_bytes += bytes;
+            out_s[sender] += seconds(sender);
+            in_s[place] += seconds(place);
+        } else {
+            moved.restored_bytes += bytes;
+            in_s[place] += seconds(place).max(bytes as f64 / store_bytes_per_s);
         }
     }
     moved.seconds = in_s.into_iter().chain(out_s).fold(0.0, f64::max);

@@ -95,19 +95,21 @@ fn shrunk(drafts: &[Draft], cluster: &Cluster, regrouping: &Regrouping) -> Vec<D
 
 /// Adds replicas of the commonest shape as long as there are GPUs for them.
 fn grow(drafts: &mut Vec<Draft>, free: &mut Free) {
-    let shape = |draft: &Draft| -> Vec<(String, usize, u32)> {
-        draft.stages.iter().map(|stage| (stage.gpu_type.clone(), stage.gpus.len(), stage.num_layers)).collect()
+    let alike = |a: &Draft, b: &Draft| {
+        let like = |(a, b): (&Stage, &Stage)| {
+            (&a.gpu_type, a.gpus.len(), a.num_layers) == (&b.gpu_type, b.gpus.len(), b.num_layers)
+        };
+        a.stages.len() == b.stages.len() && a.stages.iter().zip(&b.stages).all(like)
     };
-    let mut counts: Vec<(Vec<(String, usize, u32)>, usize, Draft)> = Vec::new();
+    let mut counts: Vec<(Draft, usize)> = Vec::new();
     for draft in drafts.iter() {
-        let shape = shape(draft);
-        match counts.iter_mut().find(|(known, _, _)| *known == shape) {
-            Some((_, count, _)) => *count += 1,
-            None => counts.push((shape, 1, draft.clone())),
+        match counts.iter_mut().find(|(known, _)| alike(known, draft)) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((draft.clone(), 1)),
         }
     }
-    counts.sort_by_key(|(_, count, _)| Reverse(*count));
-    for (_, _, template) in counts {
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    for (template, _) in counts {
         loop {
             let mut draft = Draft { missing: vec![true; template.stages.len()], ..template.clone() };
             if !free.fill(&mut draft) {
