@@ -19,13 +19,16 @@ pub struct Regrouping<'a> {
 }
 
 impl<'a> Regrouping<'a> {
-    /// For the nodes of the request and the execution of the plan; `None` where its degrees don't divide each other or none
-    /// of its units can be formed.
+    /// For the nodes of the request and the execution of the plan; `None` where its degrees don't divide each other, none of
+    /// its units can be formed, or it is for another batch or precision.
     pub fn new(request: &'a PlanRequest<'a>, plan: &Plan) -> Result<Option<Self>, PlanError> {
         let degrees = plan.tensor_parallel_sizes();
         let is_chain = degrees.windows(2).all(|pair| pair[1].is_multiple_of(pair[0]));
         let batch = request.training.global_batch_size;
-        if degrees.is_empty() || !is_chain || !batch.is_multiple_of(plan.micro_batch_size.max(1)) {
+        let is_for_it = (plan.global_batch_size, plan.precision) == (batch, request.training.precision)
+            && plan.micro_batch_size > 0
+            && batch.is_multiple_of(plan.micro_batch_size);
+        if degrees.first().is_none_or(|&least| least == 0) || !is_chain || !is_for_it {
             return Ok(None);
         }
         let execution = plan.execution_at(degrees[0]);
