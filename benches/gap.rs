@@ -84,7 +84,13 @@ fn plan(
     let described = Cluster::parse_mix(cluster, defaults).expect("a mix");
     let cost = CostModel::new(ModelSpec::preset(model).expect("a preset"), CostSettings::default(), None);
     let training = TrainingSettings { global_batch_size, ..TrainingSettings::default() };
-    let request = PlanRequest { cluster: &described, cost: &cost, training: &training, judge: &Simulator };
+    let request = PlanRequest {
+        cluster: &described,
+        cost: &cost,
+        training: &training,
+        judge: &Simulator,
+        limits: autohet::plan::PlanLimits::default(),
+    };
     let start = Instant::now();
     let planned = AutoHet::default().plan(&request)?;
     let planning_s = start.elapsed().as_secs_f64();

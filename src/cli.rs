@@ -5,6 +5,7 @@ mod files;
 mod job;
 mod plan;
 mod problem;
+mod replan;
 mod replay;
 mod reproduce;
 #[cfg(feature = "burn-cpu")]

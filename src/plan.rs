@@ -7,7 +7,7 @@ mod validate;
 
 pub use json::PlanFileError;
 pub use objective::{Goal, Objective, PricedPlan};
-pub use planner::{Judge, JudgedPlan, PlanError, PlanRequest, PlannedIteration, Planner, TrainingSettings};
+pub use planner::{Judge, JudgedPlan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, TrainingSettings};
 pub use validate::{PlanViolation, StagePlace};
 
 use crate::ids::LayerId;

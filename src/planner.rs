@@ -5,6 +5,7 @@ pub mod baselines;
 pub mod estimate;
 pub mod objective;
 mod ranking;
+pub mod replan;
 pub mod sailor;
 #[cfg(feature = "scip")]
 pub mod scip;

@@ -32,7 +32,7 @@ use crate::cluster::Cluster;
 use crate::cost::{CostModel, CostSettings};
 use crate::elastic::checkpoint::{CheckpointInterval, CheckpointSettings};
 use crate::elastic::{AllowedSources, Controller, ControllerSettings, Policy, ReconfigurationSettings, policies};
-use crate::plan::{Plan, PlanRequest, Planner, TrainingSettings};
+use crate::plan::{Plan, PlanLimits, PlanRequest, Planner, TrainingSettings};
 use crate::planner::autohet::{AutoHet, Engine};
 use crate::runtime::device::messages::Job;
 use crate::runtime::device::{Conditions, DataSet, EmulationError, check_job};
@@ -82,7 +82,13 @@ pub fn train(
     check_job(&training.job, &training.data)?;
     let Rules { policy, training: settings, checkpoint, reconfiguration } = training.rules();
     let nothing = Cluster::default();
-    let request = PlanRequest { cluster: &nothing, cost: &training.cost, training: &settings, judge: &Simulator };
+    let request = PlanRequest {
+        cluster: &nothing,
+        cost: &training.cost,
+        training: &settings,
+        judge: &Simulator,
+        limits: PlanLimits::default(),
+    };
     let controller_settings = ControllerSettings { checkpoint: &checkpoint, reconfiguration: &reconfiguration };
     let controller = Controller::new(&policy, request, controller_settings);
     world::World::new(training, controller)?.run(observe)

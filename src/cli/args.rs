@@ -5,6 +5,7 @@ use crate::model::Precision;
 use crate::trace::{Polarity, TimeUnit, TraceFormat, WhichNode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -159,7 +160,8 @@ Examples:
   autohet-sim plan --scenario scenarios/paper-llama-7b-5a100-3h20.toml --explain
   autohet-sim plan --scenario scenarios/sailor-32a100-96v100.toml --profile profiles/ --judge sailor --export plan.json
   autohet-sim plan --cluster 4x8xA100-80+8x4xT4 --model llama-7b --objective usd-per-token --min-tokens-per-s 20000
-  autohet-sim plan --cluster 4x8xA100-80+8x4xT4 --model llama-7b --pareto";
+  autohet-sim plan --cluster 4x8xA100-80+8x4xT4 --model llama-7b --pareto
+  autohet-sim plan --cluster without-a-node.toml --model llama-7b --incumbent plan.json --deadline 100ms";
 
 /// What is planned: shared by `plan` and `compare`.
 #[derive(Debug, Args)]
@@ -225,6 +227,16 @@ pub(super) struct PlanArgs {
     /// auto]
     #[arg(long, value_enum)]
     pub(super) engine: Option<EngineName>,
+    /// Plan from this one, which runs: nodes of it that the cluster lacks are lost. State that stays where it is costs
+    /// nothing, and what the change takes counts
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["planner", "engine", "explain", "objective", "min_tokens_per_s", "max_usd_per_hour", "top_k", "pareto"])]
+    pub(super) incumbent: Option<PathBuf>,
+    /// With --incumbent, the expected time until the plan is changed again
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0, requires = "incumbent", value_parser = parse_seconds)]
+    pub(super) horizon_s: f64,
+    /// Stop looking for better plans after so long, as 100ms or 2s; the same plan isn't sure to come out again
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(super) deadline: Option<Duration>,
     /// Also write the plan file, to use the plan again
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
@@ -377,6 +389,24 @@ pub(super) struct ConvertArgs {
     /// Print nothing on stderr but errors
     #[arg(long, short)]
     pub(super) quiet: bool,
+}
+
+/// A time such as `100ms`, `2s` or `1.5s`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, scale_s) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s').unwrap_or_default(), 1.0),
+    };
+    let seconds = number.trim().parse::<f64>().ok().map(|number| number * scale_s);
+    seconds
+        .filter(|seconds| (0.0..=1e6).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "expected a time such as 100ms or 2s".into())
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=1e9).contains(seconds));
+    seconds.ok_or_else(|| "expected seconds, from 0 to 1e9".into())
 }
 
 pub(super) fn parse_precision(text: &str) -> Result<Precision, String> {

@@ -2,15 +2,16 @@
 
 use super::args::{CompareArgs, ComparisonFormat, Format, ObjectiveName, PlanArgs};
 use super::problem::Problem;
-use super::{Verdict, files, job, print, print_json};
+use super::{Verdict, files, job, print, print_json, replan};
 use crate::explain;
-use crate::plan::{Goal, Objective, PlanError, Planner, PricedPlan};
+use crate::plan::{Goal, Objective, PlanError, PlanLimits, PlanRequest, Planner, PricedPlan};
 use crate::planner;
 use crate::planner::objective::{self, Rented};
 use crate::planner::sailor::SailorPlan;
 use crate::report::{
     ComparedPlanner, Screen, comparison_csv, comparison_json, comparison_markdown, comparison_table, explanation_text,
-    fitting_changes_text, perfetto_json, plan_json, plan_table, rented_json, rented_table, unlike,
+    fitting_changes_text, movement_json, movement_text, perfetto_json, plan_json, plan_table, rented_json,
+    rented_table, unlike,
 };
 use crate::runtime::sim::simulate;
 use anyhow::anyhow;
@@ -30,7 +31,15 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     };
     let problem = Problem::new(&args.problem)?;
     let start = Instant::now();
-    let Rented { planned, plans } = match rent(args, &problem, planner.as_ref()) {
+    let is_over = || args.deadline.is_some_and(|deadline| start.elapsed() >= deadline);
+    let limits = PlanLimits { out_of_time: args.deadline.is_some().then_some(&is_over), ..PlanLimits::default() };
+    let incumbent = args.incumbent.as_deref();
+    let replanned = incumbent.map(|path| replan::replan(&problem, path, args.horizon_s, limits)).transpose()?;
+    let rented = match &replanned {
+        Some(replanned) => Ok(Rented { planned: replan::with_bound(&problem, replanned)?, plans: Vec::new() }),
+        None => rent(args, &problem, planner.as_ref(), limits),
+    };
+    let Rented { planned, plans } = match rented {
         Err(error) if args.explain && is_verdict(&error) => return explain_misfit(&problem, &error, args.format),
         rented => rented?,
     };
@@ -64,11 +73,15 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         Format::Table => {
             let screen = Screen::of_stdout();
             let explanation = explained.map(|explained| explanation_text(&explained, screen)).unwrap_or_default();
-            print(&(plan_table(&report, screen) + &explanation))?;
+            let moves = replanned.as_ref().map(movement_text).unwrap_or_default();
+            print(&(plan_table(&report, screen) + &moves + &explanation))?;
         }
         Format::Json => {
             let mut json = plan_json(&report);
             json["judge"] = problem.judge().name().into();
+            if let Some(replanned) = &replanned {
+                json["movement"] = movement_json(replanned);
+            }
             if let Some(explained) = explained {
                 json["explanation"] = serde_json::to_value(explained)?;
             }
@@ -79,9 +92,14 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
 }
 
 /// The best plan for the objective, and everything else that was judged.
-fn rent(args: &PlanArgs, problem: &Problem, planner: &dyn Planner) -> Result<Rented, PlanError> {
+fn rent(
+    args: &PlanArgs,
+    problem: &Problem,
+    planner: &dyn Planner,
+    limits: PlanLimits<'_>,
+) -> Result<Rented, PlanError> {
     let objective = objective_of(args);
-    let request = problem.request();
+    let request = PlanRequest { limits, ..problem.request() };
     let mut rented = objective::plan(&request, planner, &objective)?;
     if args.pareto && !objective.needs_prices() {
         rented.plans = objective::survey(&request, planner)?;

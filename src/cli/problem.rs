@@ -5,7 +5,7 @@ use super::job;
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
 use crate::model::ModelSpec;
-use crate::plan::{Judge, PlanError, PlanRequest, PlannedIteration, Planner};
+use crate::plan::{Judge, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner};
 use crate::planner::sailor::SailorJudge;
 use crate::report::{PlanReport, StageFootprint};
 use crate::runtime::sim::Simulator;
@@ -47,7 +47,7 @@ impl Problem {
 
     pub(super) fn request(&self) -> PlanRequest<'_> {
         let (cost, training, judge) = (&self.cost, &self.scenario.training, self.judge());
-        PlanRequest { cluster: &self.cluster, cost, training, judge }
+        PlanRequest { cluster: &self.cluster, cost, training, judge, limits: PlanLimits::default() }
     }
 
     /// Who says how long an iteration takes.

@@ -29,7 +29,13 @@ fn by_hand(planner: &str) -> (PlannedIteration, Explanation) {
         tensor_parallel_sizes: vec![1],
         ..TrainingSettings::default()
     };
-    let request = PlanRequest { cluster: &cluster, cost: &cost, training: &training, judge: &Simulator };
+    let request = PlanRequest {
+        cluster: &cluster,
+        cost: &cost,
+        training: &training,
+        judge: &Simulator,
+        limits: crate::plan::PlanLimits::default(),
+    };
     let planner = planner::by_name(planner).unwrap();
     let planned = planner.plan(&request).unwrap();
     let explained = explain(&request, planner.as_ref(), &planned).unwrap();

@@ -26,6 +26,26 @@ pub struct PlanRequest<'a> {
     pub training: &'a TrainingSettings,
     /// Executes a candidate and says how long an iteration takes: the simulator, seen from here.
     pub judge: &'a dyn Judge,
+    /// How long the planner may look for better plans. Those that search find one plan that fits in any case, if they can.
+    pub limits: PlanLimits<'a>,
+}
+
+/// What ends a search for better plans.
+#[derive(Clone, Copy)]
+pub struct PlanLimits<'a> {
+    /// Counted work, in stages that the search looks at: some ten nanoseconds each. The same limit gives the same plan on
+    /// every machine.
+    pub work: u64,
+    /// Says that time is up; asked again and again. Planners have no clock, and a plan that depends on one isn't the same
+    /// every time.
+    pub out_of_time: Option<&'a (dyn Fn() -> bool + Sync)>,
+}
+
+impl Default for PlanLimits<'_> {
+    /// No limits but the planner's own.
+    fn default() -> Self {
+        Self { work: u64::MAX, out_of_time: None }
+    }
 }
 
 /// What the user fixes of a training job; everything else is the planner's choice.

@@ -7,7 +7,7 @@ use crate::cost::communication::{ring_all_reduce_s, transfer_s};
 use crate::cost::{BlockCost, CostError, CostModel};
 use crate::ids::{LayerId, NodeId};
 use crate::model::Block;
-use crate::plan::{Plan, Replica, Stage};
+use crate::plan::{Plan, Replica, ScheduleKind, Stage};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -248,6 +248,30 @@ fn boundary_s(stages: &[Stage], nodes: &[NodeId], traffic: &Traffic, prices: &Pr
     [one_way_s((0, 1), &traffic.activations), one_way_s((1, 0), &traffic.gradients)]
 }
 
+/// The pace of 1F1B: see [`steady_period_s`]. `boundaries_s` are there and back.
+fn one_forward_one_backward(stage_s: &[f64], boundaries_s: &[[f64; 2]], busiest_interface_s: f64) -> Pace {
+    let round_trips_s: Vec<f64> = boundaries_s.iter().map(|[there_s, back_s]| there_s + back_s).collect();
+    let floor_s = boundaries_s.iter().flatten().copied().fold(busiest_interface_s, f64::max);
+    Pace {
+        fill_s: stage_s.iter().sum::<f64>() + round_trips_s.iter().sum::<f64>(),
+        period_s: steady_period_s(stage_s, &round_trips_s).max(floor_s),
+    }
+}
+
+/// The pace of GPipe: all micro batches go forward at the pace of the slowest forward pass or transfer, then backward at
+/// that of the slowest on the way back. No transfer waits for one in the other direction.
+fn gpipe(stage_s: &[f64], backward_s: &[f64], boundaries_s: &[[f64; 2]], busiest_interface_s: f64) -> Pace {
+    let slowest = |passes: &mut dyn Iterator<Item = f64>| passes.fold(0.0, f64::max);
+    let forward_s = slowest(&mut stage_s.iter().zip(backward_s).map(|(both_s, back_s)| both_s - back_s));
+    let there_s = slowest(&mut boundaries_s.iter().map(|[there_s, _]| *there_s));
+    let back_s = slowest(&mut boundaries_s.iter().map(|[_, back_s]| *back_s));
+    let period_s = forward_s.max(there_s) + slowest(&mut backward_s.iter().copied()).max(back_s);
+    Pace {
+        fill_s: stage_s.iter().sum::<f64>() + boundaries_s.iter().flatten().sum::<f64>(),
+        period_s: period_s.max(busiest_interface_s),
+    }
+}
+
 fn replica_times(replica: &Replica, traffic: &Traffic, prices: &mut Prices) -> Result<ReplicaTimes, CostError> {
     let (plan, cluster, cost) = (prices.plan, prices.cluster, prices.cost);
     let depth = replica.stages.len();
@@ -276,11 +300,9 @@ fn replica_times(replica: &Replica, traffic: &Traffic, prices: &mut Prices) -> R
         let per_gpu = parameters / u64::from(stage.tensor_parallel_size());
         optimizer_s.push(cost.optimizer_step_s(&cluster.node(node).gpu, per_gpu, plan.precision));
     }
-    let round_trips_s: Vec<f64> = boundaries_s.iter().map(|[there_s, back_s]| there_s + back_s).collect();
-    let floor_s = boundaries_s.iter().flatten().copied().fold(busiest_interface_s, f64::max);
-    let pace = Pace {
-        fill_s: stage_s.iter().sum::<f64>() + round_trips_s.iter().sum::<f64>(),
-        period_s: steady_period_s(&stage_s, &round_trips_s).max(floor_s),
+    let pace = match plan.schedule {
+        ScheduleKind::OneForwardOneBackward => one_forward_one_backward(&stage_s, &boundaries_s, busiest_interface_s),
+        ScheduleKind::GPipe => gpipe(&stage_s, &backward_s, &boundaries_s, busiest_interface_s),
     };
     let mut after_stage_s = vec![0.0; depth];
     for stage in 1..depth {

@@ -5,6 +5,7 @@ mod bounds;
 mod contract;
 mod determinism;
 mod explain;
+mod replanning;
 mod replay_properties;
 mod reproduce;
 #[cfg(all(feature = "burn-cpu", target_os = "linux"))]

@@ -85,6 +85,12 @@ fn plan(setting: &Setting, profile: &[PathBuf]) -> anyhow::Result<PlannedIterati
     let cost = job::cost_model(&scenario)?;
     let described = scenario.cluster.as_deref().unwrap_or_default();
     let cluster = Cluster::from_argument(described, &job::node_defaults(&scenario.network))?;
-    let request = PlanRequest { cluster: &cluster, cost: &cost, training: &scenario.training, judge: &SailorJudge };
+    let request = PlanRequest {
+        cluster: &cluster,
+        cost: &cost,
+        training: &scenario.training,
+        judge: &SailorJudge,
+        limits: crate::plan::PlanLimits::default(),
+    };
     Ok(AutoHet::default().plan(&request)?)
 }

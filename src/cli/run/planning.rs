@@ -7,7 +7,7 @@ use crate::cli::args::ReadingArgs;
 use crate::cluster::{Cluster, Node, NodeDefaults};
 use crate::cost::CostModel;
 use crate::model::{ModelSpec, Precision};
-use crate::plan::{Plan, PlanError, PlanRequest, Planner, Replica, TrainingSettings};
+use crate::plan::{Plan, PlanError, PlanLimits, PlanRequest, Planner, Replica, TrainingSettings};
 use crate::planner::autohet::{AutoHet, Engine};
 use crate::profile::{LayerProfile, ProfileError};
 use crate::report::StageFootprint;
@@ -102,7 +102,13 @@ impl Planned {
             ..TrainingSettings::default()
         };
         let cost = asked.devices.cost_model(&model)?;
-        let request = PlanRequest { cluster: &cluster, cost: &cost, training: &choices, judge: &Simulator };
+        let request = PlanRequest {
+            cluster: &cluster,
+            cost: &cost,
+            training: &choices,
+            judge: &Simulator,
+            limits: PlanLimits::default(),
+        };
         let planned =
             AutoHet { engine: Engine::Search }.plan(&request).map_err(|error| refusal(error, is_for_cores))?;
         let mut summary = summary(&planned.plan, planned.predicted_iteration_s);

@@ -2,7 +2,7 @@ use super::grid::proportional;
 use crate::cluster::{Cluster, NodeDefaults};
 use crate::cost::{CostError, CostModel, CostSettings};
 use crate::model::{ModelSpec, Precision, Recompute};
-use crate::plan::{Judge, Plan, PlanRequest, TrainingSettings};
+use crate::plan::{Judge, Plan, PlanLimits, PlanRequest, TrainingSettings};
 use crate::planner::{self, estimate};
 use crate::profile::LayerProfile;
 use rstest::rstest;
@@ -25,7 +25,13 @@ fn planned(name: &str, mix: &str) -> (Plan, f64) {
         micro_batch_sizes: vec![1, 2],
         tensor_parallel_sizes: vec![1, 2, 4],
     };
-    let request = PlanRequest { cluster: &cluster, cost: &cost, training: &training, judge: &ClosedForm };
+    let request = PlanRequest {
+        cluster: &cluster,
+        cost: &cost,
+        training: &training,
+        judge: &ClosedForm,
+        limits: PlanLimits::default(),
+    };
     let planned = planner::by_name(name).unwrap().plan(&request).unwrap();
     assert_eq!(planned.plan.validate(&cluster, &cost), Ok(()));
     assert!(planned.lower_bound_s <= planned.predicted_iteration_s);
@@ -95,7 +101,13 @@ fn worked_by_hand(name: &str, mix: &str, global_batch_size: u32) -> (Plan, f64) 
         tensor_parallel_sizes: vec![1],
         ..TrainingSettings::default()
     };
-    let request = PlanRequest { cluster: &cluster, cost: &cost, training: &training, judge: &ClosedForm };
+    let request = PlanRequest {
+        cluster: &cluster,
+        cost: &cost,
+        training: &training,
+        judge: &ClosedForm,
+        limits: crate::plan::PlanLimits::default(),
+    };
     let planned = planner::by_name(name).unwrap().plan(&request).unwrap();
     assert_eq!(planned.plan.validate(&cluster, &cost), Ok(()));
     (planned.plan, planned.predicted_iteration_s)

@@ -27,7 +27,17 @@ fn cluster() -> Cluster {
 fn rent(objective: &Objective) -> Result<Rented, PlanError> {
     let (cluster, training) = (cluster(), TrainingSettings { global_batch_size: 64, ..TrainingSettings::default() });
     let cost = CostModel::new(ModelSpec::preset("bert-large").unwrap(), CostSettings::default(), None);
-    plan(&PlanRequest { cluster: &cluster, cost: &cost, training: &training, judge: &ClosedForm }, &QUICK, objective)
+    plan(
+        &PlanRequest {
+            cluster: &cluster,
+            cost: &cost,
+            training: &training,
+            judge: &ClosedForm,
+            limits: crate::plan::PlanLimits::default(),
+        },
+        &QUICK,
+        objective,
+    )
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::SCHEMA_VERSION;
 use crate::cluster::{Cluster, Node};
 use crate::cost::CostModel;
 use crate::elastic::ReconfigurationSettings;
-use crate::plan::{Plan, PlanRequest, Planner, TrainingSettings};
+use crate::plan::{Plan, PlanLimits, PlanRequest, Planner, TrainingSettings};
 use crate::planner::autohet::{AutoHet, Engine};
 use crate::profile::LayerProfile;
 use crate::replay::{ReplaySettings, replay};
@@ -211,7 +211,7 @@ fn measured_cost(cost: &CostModel, choices: &mut TrainingSettings, injection: &I
 }
 
 fn plan_on(cluster: &Cluster, cost: &CostModel, choices: &TrainingSettings) -> anyhow::Result<Plan> {
-    let request = PlanRequest { cluster, cost, training: choices, judge: &Simulator };
+    let request = PlanRequest { cluster, cost, training: choices, judge: &Simulator, limits: PlanLimits::default() };
     Ok(AutoHet { engine: Engine::Search }.plan(&request)?.plan)
 }
 

@@ -29,7 +29,13 @@ fn polished(mix: &str, budget: PolishBudget) -> (JudgedPlan, Vec<JudgedPlan>) {
     let cluster = Cluster::parse_mix(mix, &NodeDefaults::default()).unwrap();
     let cost = CostModel::new(ModelSpec::preset("gpt3-1.3b").unwrap(), CostSettings::default(), None);
     let training = TrainingSettings { global_batch_size: 64, ..TrainingSettings::default() };
-    let request = PlanRequest { cluster: &cluster, cost: &cost, training: &training, judge: &ClosedForm };
+    let request = PlanRequest {
+        cluster: &cluster,
+        cost: &cost,
+        training: &training,
+        judge: &ClosedForm,
+        limits: crate::plan::PlanLimits::default(),
+    };
     let planned = AutoHet { engine: Engine::Fast }.plan(&request).unwrap();
     let start = JudgedPlan { plan: planned.plan, predicted_iteration_s: planned.predicted_iteration_s };
     let found = polish(&request, vec![start.clone()], budget);
@@ -87,7 +93,13 @@ fn no_plan_of_sailor_is_better_by_its_own_judge() {
     };
     for (mix, theirs_per_s) in SETTINGS {
         let cluster = Cluster::parse_mix(mix, &NodeDefaults::default()).unwrap();
-        let request = PlanRequest { cluster: &cluster, cost: &cost, training: &training, judge: &SailorJudge };
+        let request = PlanRequest {
+            cluster: &cluster,
+            cost: &cost,
+            training: &training,
+            judge: &SailorJudge,
+            limits: crate::plan::PlanLimits::default(),
+        };
         let planned = AutoHet::default().plan(&request).unwrap();
         let per_s = 1.0 / planned.predicted_iteration_s;
         // Its figures have four digits.
