@@ -68,6 +68,9 @@ fn shared_stages_train_what_one_process_trains() {
     }
 }
 
+/// Of each replica its micro batches and the layers of its stages.
+type Replicas<'a> = &'a [(u32, &'a [u32])];
+
 /// The plan with stages of these degrees, replica by replica.
 fn of_degrees(mut plan: serde_json::Value, degrees: &[&[u32]]) -> serde_json::Value {
     for (replica, degrees) in plan["replicas"].as_array_mut().unwrap().iter_mut().zip(degrees) {
@@ -82,7 +85,7 @@ fn of_degrees(mut plan: serde_json::Value, degrees: &[&[u32]]) -> serde_json::Va
 fn stages_of_unlike_degrees_train_what_one_process_trains() {
     let options = ["--steps", "5", "--data", "corpus.txt"];
     let alone = losses(&plan("1f1b", "none", &[(6, &[4])]), &options);
-    let cases: [(&[(u32, &[u32])], &[&[u32]]); 3] =
+    let cases: [(Replicas<'_>, &[&[u32]]); 3] =
         [(&[(6, &[2, 2])], &[&[2, 1]]), (&[(6, &[1, 3])], &[&[1, 2]]), (&[(3, &[4]), (3, &[2, 2])], &[&[2], &[1, 1]])];
     for (replicas, degrees) in cases {
         for sequence_parallel in [false, true] {

@@ -28,7 +28,7 @@ struct Slice {
     /// What the rank holds of the block.
     held: TensorPart,
     /// What of it is reduced.
-    slice: TensorPart,
+    reduced: TensorPart,
     /// Whether it is the last slice of what the rank holds.
     is_last: bool,
     /// Both ends, where they are tied and this is their group.
@@ -37,10 +37,10 @@ struct Slice {
 
 impl Slice {
     fn new(model: &ModelSpec, held: TensorPart, group: &Group) -> Self {
-        let slice = TensorPart::of_slice(group);
-        let is_last = held.parts_of(slice.size).next_back() == Some(slice);
-        let tied = TiedEnds::of(model, held, slice).filter(|_| group.block == Block::Embedding);
-        Self { model: model.clone(), held, slice, is_last, tied }
+        let reduced = TensorPart::of_slice(group);
+        let is_last = held.parts_of(reduced.size).next_back() == Some(reduced);
+        let tied = TiedEnds::of(model, held, reduced).filter(|_| group.block == Block::Embedding);
+        Self { model: model.clone(), held, reduced, is_last, tied }
     }
 
     /// What the rank brings.
@@ -49,11 +49,11 @@ impl Slice {
             return tied.gather(mailbox);
         }
         let mut gradients = mailbox.gradients();
-        if self.slice == self.held {
+        if self.reduced == self.held {
             return gradients.remove(&block).expect("a block goes backward before it is reduced");
         }
         let values = gradients.get(&block).expect("a block goes backward before it is reduced");
-        cut_part(&self.model, block, self.held, values, self.slice).into_owned()
+        cut_part(&self.model, block, self.held, values, self.reduced).into_owned()
     }
 
     /// Puts the sums where the rank keeps its gradients. All slices carry what isn't cut: it stays as the rank brings it
@@ -61,10 +61,10 @@ impl Slice {
     fn scatter(&self, block: Block, sums: Vec<f32>, mailbox: &Mailbox) {
         if let Some(tied) = &self.tied {
             tied.scatter(&sums, mailbox, self.is_last);
-        } else if self.slice == self.held {
+        } else if self.reduced == self.held {
             mailbox.gradients().insert(block, sums);
         } else if let Some(values) = mailbox.gradients().get_mut(&block) {
-            paste_part(&self.model, block, self.held, values, (self.slice, &sums), self.is_last);
+            paste_part(&self.model, block, self.held, values, (self.reduced, &sums), self.is_last);
         }
     }
 }
