@@ -202,7 +202,7 @@ pub(super) enum ObjectiveName {
 pub(super) struct PlanArgs {
     #[command(flatten)]
     pub(super) problem: ProblemArgs,
-    /// Planner
+    /// Planner: autohet, megatron, whale, varuna, amp, metis or alpa
     #[arg(long, value_name = "NAME", default_value = "autohet")]
     pub(super) planner: String,
     /// Also say why this plan, what was rejected and what would help; where nothing fits, every change that would make it
@@ -262,7 +262,7 @@ Examples:
 pub(super) struct CompareArgs {
     #[command(flatten)]
     pub(super) problem: ProblemArgs,
-    /// Planners [default: all]
+    /// Planners, of autohet, megatron, whale, varuna, amp, metis and alpa [default: all]
     #[arg(long = "planner", value_name = "NAMES", value_delimiter = ',')]
     pub(super) planners: Option<Vec<String>>,
     /// What to print on stdout

@@ -51,7 +51,7 @@ pub(super) fn planned_without_limits(
             Limit::IntraNode => change_gpus(&mut cluster, |gpu| gpu.intra_node.bytes_per_s *= FACTOR),
             Limit::Network => cluster.nodes.iter_mut().for_each(|node| node.nic.bytes_per_s *= FACTOR),
             Limit::GlobalBatchSize => {
-                training.global_batch_size = training.global_batch_size.saturating_mul(FACTOR as u32)
+                training.global_batch_size = training.global_batch_size.saturating_mul(FACTOR as u32);
             }
         }
         let samples = f64::from(training.global_batch_size) / f64::from(request.training.global_batch_size);

@@ -65,8 +65,8 @@ pub(in crate::cli) fn run_paper(args: &ReproduceArgs) -> anyhow::Result<Verdict>
 /// The scenario files of the paper's cases, by name.
 fn files_of_the_paper() -> anyhow::Result<Vec<PathBuf>> {
     let is_case = |path: &PathBuf| {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        name.starts_with(PREFIX) && name.ends_with(".toml")
+        let is_ours = path.file_stem().is_some_and(|stem| stem.to_string_lossy().starts_with(PREFIX));
+        is_ours && path.extension().is_some_and(|extension| extension == "toml")
     };
     let hint = "run it in a clone of the repository, or name cases with `--scenario`";
     let entries =

@@ -1,4 +1,4 @@
-//! Symmetric degrees with uneven layers after AMP (Li et al., NeurIPS 2022).
+//! Symmetric degrees with uneven layers after AMP (Li et al. 2022).
 
 use super::grid::{Grid, Space, Unit, best_over};
 use super::megatron::{most_equal_replicas, rank_orders};

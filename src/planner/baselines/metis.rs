@@ -2,6 +2,7 @@
 
 use super::capacity::in_proportion;
 use super::grid::{Grid, Space, Unit, best_over};
+use super::point::Point;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
 
 /// GPUs up to which every number of replicas is tried; beyond, powers of two.
@@ -58,7 +59,7 @@ fn degrees_by_type(space: &Space, types: &[usize]) -> Vec<Vec<u32>> {
     for &class in types {
         let nodes = space.cluster.nodes.iter().zip(space.class_of).filter(|(_, of)| **of == class);
         let widest = nodes.map(|(node, _)| node.gpu_count).max().unwrap_or(0);
-        let degrees: Vec<u32> = space.points.iter().map(|point| point.degree()).filter(|&t| t <= widest).collect();
+        let degrees: Vec<u32> = space.points.iter().map(Point::degree).filter(|&t| t <= widest).collect();
         let with = |known: &Vec<u32>, degree: u32| {
             let mut degrees = known.clone();
             degrees[class] = degree;

@@ -22,7 +22,7 @@ const PAPER: RGBColor = RGBColor(213, 94, 0);
 /// Draws the ratios as SVG: two bars a case, from one on, and a line where the paper's "up to" is.
 pub fn reproduction_svg(reproduction: &Reproduction) -> String {
     let families = by_family(reproduction);
-    let rows: i32 = families.iter().map(|(_, cases)| HEADING + CASE * cases.len() as i32).sum();
+    let rows: i32 = families.iter().map(|(_, cases)| height_of(cases)).sum();
     let height = TOP + rows + FOOT;
     let panel = Panel { left: LEFT, right: RIGHT, top: TOP, bottom: TOP + rows };
     let ratios = |case: &ReproducedCase| RIVALS.map(|(planner, _)| case.ratio_to(planner));
@@ -41,7 +41,7 @@ pub fn reproduction_svg(reproduction: &Reproduction) -> String {
         let mut y = TOP;
         for (family, cases) in &families {
             draw_family(&canvas, &panel, &axis, y, (*family, cases));
-            y += HEADING + CASE * cases.len() as i32;
+            y += height_of(cases);
         }
         let one = panel.x(&axis, 1.0);
         canvas.line(vec![(one, panel.top), (one, panel.bottom)], FAINT_INK, 1);
@@ -69,18 +69,16 @@ fn draw_family(
     canvas.bold_text((16, top + HEADING / 2 + 2), Anchor::Left, INK, family.name);
     let first = top + HEADING;
     let paper = panel.x(axis, family.paper);
-    let bottom = first + CASE * cases.len() as i32;
+    let bottom = top + height_of(cases);
     for from in (first - 6..bottom).step_by(8) {
         canvas.line(vec![(paper, from), (paper, (from + 4).min(bottom))], PAPER, 2);
     }
     canvas.text((paper, first - 14), Anchor::Center, PAPER, &format!("{:.2}", family.paper));
-    for (index, case) in cases.iter().enumerate() {
-        let y = first + CASE * index as i32;
+    for (y, case) in (first..).step_by(CASE as usize).zip(cases) {
         canvas.text((LEFT - 10, y + CASE / 2), Anchor::Right, INK, &label(case));
-        for (bar, ((planner, _), color)) in RIVALS.iter().zip(COLORS).enumerate() {
+        for (y, ((planner, _), color)) in (y + 4..).step_by(BAR as usize).zip(RIVALS.iter().zip(COLORS)) {
             let Some(ratio) = case.ratio_to(planner) else { continue };
             let (from, to) = (panel.x(axis, 1.0), panel.x(axis, ratio));
-            let y = y + 4 + BAR * bar as i32;
             canvas.rectangle((from.min(to), y), (from.max(to).max(from.min(to) + 1), y + BAR - 1), color);
         }
         let ratios: Vec<f64> = RIVALS.iter().filter_map(|(planner, _)| case.ratio_to(planner)).collect();
@@ -90,7 +88,12 @@ fn draw_family(
     }
 }
 
-/// `gpt3-6.7b, 8 + 4`: the model's size where a family has several, and the counts by type.
+/// Pixels of a family: its heading and its cases.
+fn height_of(cases: &[&ReproducedCase]) -> i32 {
+    cases.iter().fold(HEADING, |height, _| height + CASE)
+}
+
+/// `6.7B: 8 A100 + 4 H800`: the model's size where a family has several, and the counts by type.
 fn label(case: &ReproducedCase) -> String {
     let short = |part: &str| match part.split_once(' ') {
         Some((count, gpu)) => format!("{count} {}", gpu.split("-80").next().unwrap_or(gpu)),

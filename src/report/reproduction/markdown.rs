@@ -62,20 +62,25 @@ fn difference(family: Family, cases: &[&ReproducedCase]) -> String {
     let Some(best) = cases.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b))) else { return String::new() };
     let (most, room) = (ratio(&best), cases.iter().map(|case| case.uneven_power).fold(1.0, f64::max));
     let (name, paper) = (family.name, family.paper);
-    let idle = best.plans.iter().find(|plan| plan.planner == "megatron").map_or(0, |plan| plan.gpus_in_use);
-    let used = best.plans.iter().find(|plan| plan.planner == "autohet").map_or(0, |plan| plan.gpus_in_use);
+    let of = |planner: &str| match best.plans.iter().find(|plan| plan.planner == planner) {
+        Some(plan) => format!("{} GPUs, {}", plan.gpus_in_use, plan.shape),
+        None => "nothing".to_owned(),
+    };
     let most_of = format!(
-        "{name}: up to {most:.2} over Megatron-LM, on {} ({}), where Megatron-LM uses {idle} GPUs and AutoHet {used}; the \
-         paper has up to {paper:.2}.",
-        best.cluster, best.model
+        "{name}: up to {most:.2} over Megatron-LM, the paper has up to {paper:.2}. It is {} on {}, where Megatron-LM's best grid is \
+         {}, and AutoHet's plan {}.",
+        best.model,
+        best.cluster,
+        of("megatron"),
+        of("autohet")
     );
     let why = if (most / paper - 1.0).abs() < SAME {
         "The same to within 5 %, though on mixes that needn't be the paper's.".to_owned()
     } else if most > paper {
         format!(
-            "More: in that case all GPUs together have {:.2} times the power that equal loads can use, and what Megatron-LM \
-             loses beyond it is in stages that must be equally long and divide the layers, and in replicas that must divide the \
-             batch.",
+            "More: in that case all GPUs together have {:.2} times the power that equal loads can use. What Megatron-LM loses \
+             beyond it is what its grid has to do to fit memory with equal stages, that divide the layers, and equal replicas, \
+             that divide the batch.",
             best.uneven_power
         )
     } else if room < paper {
