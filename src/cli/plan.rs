@@ -4,7 +4,7 @@ use super::args::{CompareArgs, ComparisonFormat, Format, ObjectiveName, PlanArgs
 use super::problem::Problem;
 use super::{Verdict, files, job, print, print_json, replan};
 use crate::explain;
-use crate::plan::{Goal, Objective, PlanError, PlanLimits, PlanRequest, Planner, PricedPlan};
+use crate::plan::{Goal, Objective, Plan, PlanError, PlanLimits, PlanRequest, Planner, PricedPlan};
 use crate::planner;
 use crate::planner::objective::{self, Rented};
 use crate::planner::sailor::SailorPlan;
@@ -46,19 +46,7 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     let planning_s = start.elapsed().as_secs_f64();
     let explained =
         args.explain.then(|| explain::explain(&problem.request(), planner.as_ref(), &planned)).transpose()?;
-    let mut files = Vec::new();
-    if let Some(path) = &args.out {
-        files.push((path, planned.plan.to_json()));
-    }
-    if let Some(path) = &args.perfetto {
-        let iteration = simulate(&planned.plan, &problem.cluster, &problem.cost)?;
-        files.push((path, perfetto_json(&planned.plan, &iteration.program, &iteration.timeline)));
-    }
-    if let Some(path) = &args.export {
-        files.push((path, SailorPlan::of(&planned.plan).to_json()));
-    }
-    let files: Vec<(&Path, &[u8])> = files.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
-    files::write_files(&files)?;
+    write_plan(args, &problem, &planned.plan)?;
     if args.pareto || args.top_k.is_some() {
         return print_several(args, plans);
     }
@@ -89,6 +77,23 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         }
     }
     Ok(Verdict::Good)
+}
+
+/// The files that were asked for.
+fn write_plan(args: &PlanArgs, problem: &Problem, plan: &Plan) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    if let Some(path) = &args.out {
+        files.push((path, plan.to_json()));
+    }
+    if let Some(path) = &args.perfetto {
+        let iteration = simulate(plan, &problem.cluster, &problem.cost)?;
+        files.push((path, perfetto_json(plan, &iteration.program, &iteration.timeline)));
+    }
+    if let Some(path) = &args.export {
+        files.push((path, SailorPlan::of(plan).to_json()));
+    }
+    let files: Vec<(&Path, &[u8])> = files.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
+    files::write_files(&files)
 }
 
 /// The best plan for the objective, and everything else that was judged.
