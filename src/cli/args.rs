@@ -285,12 +285,12 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     seconds
         .filter(|seconds| (0.0..=1e6).contains(seconds))
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| "expected a time such as 100ms or 2s".into())
+        .ok_or_else(|| "not a time\nhint: write `100ms` or `2s`".into())
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.0..=1e9).contains(seconds));
-    seconds.ok_or_else(|| "expected seconds, from 0 to 1e9".into())
+    seconds.ok_or_else(|| "not a number of seconds\nhint: from 0 to 1e9".into())
 }
 
 pub(super) fn parse_precision(text: &str) -> Result<Precision, String> {

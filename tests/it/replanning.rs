@@ -36,8 +36,6 @@ fn nothing_moves_where_nothing_changed_and_time_is_short() {
 fn a_deadline_still_gives_a_plan_and_nonsense_is_refused() {
     let sandbox = Sandbox::new();
     plan(&sandbox, &["--cluster", "4x2xA100-40", "--deadline", "0ms"]);
-    let ran = sandbox.run(&["plan", "--cluster", "1x8xT4", "--deadline", "5"]);
-    assert_eq!(ran.code, Some(2));
-    assert!(ran.stderr.contains("expected a time such as 100ms or 2s"), "{}", ran.stderr);
+    sandbox.refuses(&["plan", "--cluster", "1x8xT4", "--deadline", "5"], &["not a time"]);
     sandbox.refuses(&["plan", "--cluster", "1x8xT4", "--incumbent", "none.json"], &["cannot read `none.json`"]);
 }

@@ -21,15 +21,15 @@ use rayon::prelude::*;
 const BOUND_WORK: u64 = 30_000_000;
 
 /// Points of the enumeration whose groupings are improved.
-const MAX_IMPROVED: usize = 6;
+const MAX_IMPROVED: usize = 8;
 /// Points that are put on nodes.
-const MAX_REALISED: usize = 24;
+const MAX_REALISED: usize = 32;
 /// Of these, with the same setting.
 const MAX_REALISED_PER_SETTING: usize = 5;
 /// Replicas up to which stage 1 is solved for each of them; of more, kinds are all that a search can tell apart.
 const MAX_SOLVED_REPLICAS: u32 = 64;
 /// How much slower than the best a construction may be to be looked at: what improving it and real links may change.
-const WORTH_A_LOOK: f64 = 1.06;
+const WORTH_A_LOOK: f64 = 1.12;
 
 /// All settings of a request, and their points by bound.
 pub struct Outer<'a> {

@@ -74,6 +74,11 @@ impl Layout {
     }
 }
 
+/// Orders that are tried first: those of two classes are all among them.
+const USUAL_ORDERS: usize = 3;
+/// What any other order must gain: differences below this are beyond the closed form, which is what it's chosen by.
+const UNUSUAL_GAIN: f64 = 0.02;
+
 /// How much longer a stage takes to be balanced than to be looked at.
 const BALANCING: u64 = 20;
 
@@ -114,31 +119,33 @@ fn best_pipeline(setting: &Setting, units: &Composition, micro_batches: u32, wor
         return None;
     }
     let mut best: Option<Pipeline> = None;
-    for order in class_orders(setting, units) {
+    for (index, order) in class_orders(setting, units).into_iter().enumerate() {
         *work += BALANCING * units.units() as u64;
         let stages = order.iter().flat_map(|&class| std::iter::repeat_n(class, usize::from(units.0[class])));
         let layout = Layout::packed(setting, stages.collect());
         let Some(found) = layout.pipeline(setting, micro_batches, setting.micro_batches) else { continue };
         let time_s = found.pace.time_s(micro_batches);
-        if best.as_ref().is_none_or(|best| time_s < best.pace.time_s(micro_batches) * (1.0 - 1e-12)) {
+        let margin = if index < USUAL_ORDERS { 1e-12 } else { UNUSUAL_GAIN };
+        if best.as_ref().is_none_or(|best| time_s < best.pace.time_s(micro_batches) * (1.0 - margin)) {
             best = Some(found);
         }
     }
     best
 }
 
-/// Orders of the classes present that are worth trying: all of up to three classes; of more, most memory, highest rate, and
-/// lowest rate first.
+/// Orders of the classes present that are worth trying: most memory, highest rate, and lowest rate first; then the others,
+/// where there are three classes.
 fn class_orders(setting: &Setting, units: &Composition) -> Vec<Vec<usize>> {
     let by_rate: Vec<usize> = (0..setting.classes.len()).filter(|&class| units.0[class] > 0).collect();
-    if let &[a, b, c] = by_rate.as_slice() {
-        return [[a, b, c], [a, c, b], [b, a, c], [b, c, a], [c, a, b], [c, b, a]].map(|order| order.to_vec()).into();
-    }
     let mut by_memory = by_rate.clone();
     by_memory.sort_by_key(|&class| std::cmp::Reverse(setting.classes[class].gpu.memory_bytes));
     let by_slowness = by_rate.iter().rev().copied().collect();
     let mut orders = vec![by_memory];
-    for order in [by_rate, by_slowness] {
+    let others = match *by_rate.as_slice() {
+        [a, b, c] => [[a, c, b], [b, a, c], [b, c, a], [c, a, b]].map(|order| order.to_vec()).into(),
+        _ => Vec::new(),
+    };
+    for order in [by_rate, by_slowness].into_iter().chain(others) {
         if !orders.contains(&order) {
             orders.push(order);
         }
