@@ -1,9 +1,9 @@
 //! `ratios.svg`: how many times as fast AutoHet's plans are, case by case.
 
 use super::{FAMILIES, Family, RIVALS, ReproducedCase, Reproduction, by_family};
-use crate::report::canvas::{Anchor, Canvas, FAINT_INK, GRID, INK};
+use crate::report::canvas::{Anchor, Canvas, FAINT_INK, GRID, INK, legend_width};
 use crate::report::panel::{Axis, Panel};
-use plotters::style::RGBColor;
+use plotters::style::{RGBColor, WHITE};
 
 const WIDTH: i32 = 900;
 const LEFT: i32 = 270;
@@ -84,6 +84,8 @@ fn draw_family(
         let ratios: Vec<f64> = RIVALS.iter().filter_map(|(planner, _)| case.ratio_to(planner)).collect();
         let text = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect::<Vec<_>>().join(", ");
         let end = panel.x(axis, ratios.into_iter().fold(1.0, f64::max));
+        // White behind it: the paper's line may pass there.
+        canvas.rectangle((end + 4, y + 5), (end - 6 + legend_width(&text), y + CASE - 5), WHITE);
         canvas.text((end + 6, y + CASE / 2), Anchor::Left, FAINT_INK, &text);
     }
 }
