@@ -46,12 +46,12 @@ mod tests {
 
     #[test]
     fn work_is_counted_down_and_time_ends_it() {
-        let mut effort = Effort::new(&PlanLimits { work: 10, out_of_time: None });
+        let mut effort = Effort::new(&PlanLimits { work: 10, ..PlanLimits::default() });
         effort.spend(4);
         assert_eq!((effort.left(), effort.at_most(3).left(), effort.at_most(99).left()), (6, 3, 6));
         effort.spend(7);
         assert!(effort.is_spent());
-        let mut late = Effort::new(&PlanLimits { work: 10, out_of_time: Some(&|| true) });
+        let mut late = Effort::new(&PlanLimits { work: 10, out_of_time: Some(&|| true), ..PlanLimits::default() });
         assert!(!late.is_spent());
         late.spend(0);
         assert!(late.is_spent());

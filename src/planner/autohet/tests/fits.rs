@@ -70,8 +70,8 @@ fn stages_may_differ_in_degree_and_are_no_worse_for_it() {
 fn a_plan_is_there_however_little_work_is_allowed() {
     let training = TrainingSettings { global_batch_size: 128, ..TrainingSettings::default() };
     let (mix, model) = ("2x4xA100-40+3x8xV100-16", "gpt3-1.3b");
-    let least = judged(mix, model, &training, PlanLimits { work: 0, out_of_time: None });
-    let late = judged(mix, model, &training, PlanLimits { work: u64::MAX, out_of_time: Some(&|| true) });
+    let least = judged(mix, model, &training, PlanLimits { work: 0, ..PlanLimits::default() });
+    let late = judged(mix, model, &training, PlanLimits { out_of_time: Some(&|| true), ..PlanLimits::default() });
     let most = judged(mix, model, &training, PlanLimits::default());
     assert!(most.predicted_iteration_s <= least.predicted_iteration_s.min(late.predicted_iteration_s));
 }
