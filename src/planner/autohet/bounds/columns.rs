@@ -47,6 +47,7 @@ pub struct Columns<'a> {
 }
 
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_field_names, reason = "the unit")]
 struct Least {
     layer_s: f64,
     forward_s: f64,

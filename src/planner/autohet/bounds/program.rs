@@ -40,7 +40,9 @@ pub fn is_too_short(setting: &Setting, replicas: u32, columns: &mut Columns) -> 
             }
             continue;
         }
-        prices.iter_mut().for_each(|price| *price = price.max(0.0));
+        for price in &mut prices {
+            *price = price.max(0.0);
+        }
         let paid: f64 = prices.iter().zip(&setting.classes).map(|(price, class)| price * f64::from(class.units)).sum();
         // Gains below this leave the bound below what is wanted.
         let harmless = (wanted - paid) / f64::from(replicas) - EPSILON;

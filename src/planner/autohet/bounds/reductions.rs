@@ -10,6 +10,7 @@ use crate::planner::autohet::setting::{ClassCosts, Setting};
 
 /// Least seconds of reductions for a number of replicas, by class of the unit that takes part.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_field_names, reason = "the unit")]
 pub struct Reductions {
     /// Of one layer.
     pub layer_s: Vec<f64>,

@@ -59,7 +59,9 @@ impl Replicas<'_> {
             return true;
         }
         if can == may {
-            open.into_iter().for_each(|at| self.most[at] = (can > 0).then_some(can));
+            for at in open {
+                self.most[at] = (can > 0).then_some(can);
+            }
             return true;
         }
         let steps = (self.counts.len() * self.counts.classes()) as u64;

@@ -85,7 +85,9 @@ impl<'a> Enumeration<'a> {
             times_s.push(f64::from(held) * costs.layer_s + costs.fixed_s(ends));
         }
         let mut counts = vec![0; self.setting.classes.len()];
-        order.iter().for_each(|&class| counts[class] += 1);
+        for &class in order {
+            counts[class] += 1;
+        }
         let (sum_s, most_s) = (times_s.iter().sum::<f64>(), times_s.iter().copied().fold(0.0, f64::max));
         let at = self.replicas.iter().position(|(known, _)| *known == counts).unwrap_or_else(|| {
             self.replicas.push((counts, vec![f64::INFINITY; self.setting.micro_batches as usize]));
