@@ -70,9 +70,9 @@ impl Row {
             }
         }
         let depths: Vec<String> = depths.iter().map(|(depth, count)| format!("{count}x{depth}")).collect();
-        let execution = plan.execution();
-        let (t, b) = (execution.tensor_parallel_size, execution.micro_batch_size);
-        format!("t{t} b{b} {:?} {}", execution.recompute, depths.join("+")).to_lowercase()
+        let degrees: Vec<String> = plan.tensor_parallel_sizes().iter().map(ToString::to_string).collect();
+        let (t, b) = (degrees.join("/"), plan.micro_batch_size);
+        format!("t{t} b{b} {:?} {}", plan.recompute, depths.join("+")).to_lowercase()
     }
 }
 
@@ -84,7 +84,13 @@ fn plan(
     let described = Cluster::parse_mix(cluster, defaults).expect("a mix");
     let cost = CostModel::new(ModelSpec::preset(model).expect("a preset"), CostSettings::default(), None);
     let training = TrainingSettings { global_batch_size, ..TrainingSettings::default() };
-    let request = PlanRequest { cluster: &described, cost: &cost, training: &training, judge: &Simulator };
+    let request = PlanRequest {
+        cluster: &described,
+        cost: &cost,
+        training: &training,
+        judge: &Simulator,
+        limits: autohet::plan::PlanLimits::default(),
+    };
     let start = Instant::now();
     let planned = AutoHet::default().plan(&request)?;
     let planning_s = start.elapsed().as_secs_f64();
@@ -161,7 +167,7 @@ fn main() {
 fn csv(rows: &[Row]) -> String {
     let mut csv = String::from("cluster,gpus,model,global_batch_size,iteration_s,bound_s,gap,plan\n");
     for row in rows {
-        let PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap } = &row.planned;
+        let PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap, .. } = &row.planned;
         let (cluster, gpus, model, batch, shape) =
             (row.cluster, row.gpus, row.model, plan.global_batch_size, row.shape());
         writeln!(

@@ -109,9 +109,9 @@ fn plan(model: &str, replicas: &[(u32, &[u32])]) -> Value {
         json!({ "micro_batches": micro_batches, "stages": layers.iter().map(&mut stage).collect::<Vec<_>>() })
     };
     json!({
-        "schema_version": 1, "planner": "by hand", "model": model,
+        "schema_version": 2, "planner": "by hand", "model": model,
         "global_batch_size": replicas.iter().map(|replica| replica.0).sum::<u32>(),
-        "micro_batch_size": 1, "tensor_parallel_size": 1, "sequence_parallel": false, "recompute": "none",
+        "micro_batch_size": 1, "sequence_parallel": false, "recompute": "none",
         "precision": "fp32", "schedule": "1f1b", "replicas": replicas.iter().map(&mut replica).collect::<Vec<_>>(),
     })
 }

@@ -32,7 +32,6 @@ fn pipelines(replicas: u32, depth: u32, num_layers: u32) -> Plan {
         model: MODEL.into(),
         global_batch_size: replicas * MICRO_BATCHES,
         micro_batch_size: 1,
-        tensor_parallel_size: 1,
         sequence_parallel: false,
         recompute: Recompute::Full,
         precision: Precision::Fp16,

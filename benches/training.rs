@@ -60,8 +60,8 @@ fn median(rates: &mut [f64]) -> f64 {
 fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let plan = json!({
-        "schema_version": 1, "planner": "by hand", "model": "gpt-17m", "global_batch_size": SAMPLES,
-        "micro_batch_size": SAMPLES, "tensor_parallel_size": 1, "sequence_parallel": false, "recompute": "none",
+        "schema_version": 2, "planner": "by hand", "model": "gpt-17m", "global_batch_size": SAMPLES,
+        "micro_batch_size": SAMPLES, "sequence_parallel": false, "recompute": "none",
         "precision": "fp32", "schedule": "1f1b",
         "replicas": [{ "micro_batches": 1, "stages": [
             { "node": "n0", "gpus": [0], "gpu_type": "T4", "first_layer": 0, "num_layers": 6 }

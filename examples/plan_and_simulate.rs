@@ -8,7 +8,7 @@ use autohet::cluster::{Cluster, NodeDefaults};
 use autohet::cost::{CostModel, CostSettings};
 use autohet::metrics::{Activity, IterationBreakdown};
 use autohet::model::ModelSpec;
-use autohet::plan::{PlanRequest, TrainingSettings};
+use autohet::plan::{PlanLimits, PlanRequest, TrainingSettings};
 use autohet::planner;
 use autohet::runtime::sim::{Simulator, simulate};
 
@@ -16,7 +16,13 @@ fn main() -> anyhow::Result<()> {
     let cluster = Cluster::parse_mix("1x4xA100-40+1x4xV100-16", &NodeDefaults::default())?;
     let cost = CostModel::new(ModelSpec::preset("gpt3-1.3b")?, CostSettings::default(), None);
     let training = TrainingSettings { global_batch_size: 128, ..TrainingSettings::default() };
-    let request = PlanRequest { cluster: &cluster, cost: &cost, training: &training, judge: &Simulator };
+    let request = PlanRequest {
+        cluster: &cluster,
+        cost: &cost,
+        training: &training,
+        judge: &Simulator,
+        limits: PlanLimits::default(),
+    };
 
     let planner = planner::by_name("autohet").expect("the recommended planner");
     let planned = planner.plan(&request)?;

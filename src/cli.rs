@@ -4,7 +4,10 @@ mod args;
 mod files;
 mod job;
 mod plan;
+mod problem;
+mod replan;
 mod replay;
+mod reproduce;
 #[cfg(feature = "burn-cpu")]
 mod run;
 mod trace;
@@ -14,7 +17,7 @@ pub use args::SimArgs;
 pub use run::{RunArgs, run_training};
 
 use anyhow::anyhow;
-use args::SimCommand;
+use args::{ReproduceCommand, SimCommand};
 use std::process::ExitCode;
 
 /// The run's own verdict is bad: nothing fits, or training failed.
@@ -35,7 +38,9 @@ pub fn run_sim(args: SimArgs) -> ExitCode {
         None => replay::run(&args.replay),
         Some(SimCommand::Plan(args)) => plan::run_plan(&args),
         Some(SimCommand::Compare(args)) => plan::run_compare(&args),
+        Some(SimCommand::Reproduce(ReproduceCommand::Sailor(args))) => reproduce::run_sailor(&args),
         Some(SimCommand::Trace(command)) => trace::run(&command),
+        Some(SimCommand::Reproduce(ReproduceCommand::Paper(args))) => reproduce::run_paper(&args),
     };
     exit_code(done, |_| false)
 }

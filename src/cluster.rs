@@ -3,9 +3,11 @@
 mod catalog;
 mod error;
 mod file;
+mod flow;
 mod mix;
 
 pub use error::ClusterError;
+pub use flow::FlowCurve;
 
 use crate::ids::NodeId;
 use crate::units::format_number;
@@ -76,6 +78,8 @@ pub struct Node {
     pub price_usd_per_hour: f64,
     /// Network interface of the node, shared by its GPUs.
     pub nic: Link,
+    /// What a single flow over it reaches, where that is less.
+    pub flow: Option<FlowCurve>,
 }
 
 /// The nodes that a plan may use.
@@ -92,17 +96,24 @@ pub struct NodeDefaults {
     pub nic: Link,
     /// Availability zone.
     pub zone: String,
+    /// What a single flow reaches, by GPU type of the node.
+    pub flows: Vec<(String, FlowCurve)>,
 }
 
 impl Default for NodeDefaults {
     /// 100 Gbit/s and 20 µs, one zone called `default`. Cloud instances of 8 GPUs have 25 (AWS p3.16xlarge), 100
     /// (g4dn.metal) or 400 Gbit/s (p4d); the latency is that of TCP-less transports (EFA, `RoCE`), an assumption.
     fn default() -> Self {
-        Self { nic: Link::from_gbit_per_s(100.0, 20e-6), zone: "default".to_owned() }
+        Self { nic: Link::from_gbit_per_s(100.0, 20e-6), zone: "default".to_owned(), flows: Vec::new() }
     }
 }
 
 impl NodeDefaults {
+    /// What a single flow reaches at nodes of this GPU type.
+    pub fn flow(&self, gpu: &GpuSpec) -> Option<FlowCurve> {
+        self.flows.iter().find(|(gpu_type, _)| *gpu_type == gpu.name).map(|(_, flow)| *flow)
+    }
+
     /// The defaults with another bandwidth, as from `--nic-gbit-per-s`.
     pub fn with_nic_gbit_per_s(self, gbit_per_s: f64) -> Result<Self, ClusterError> {
         nic_gbit_per_s("nic_gbit_per_s", gbit_per_s)?;
@@ -156,6 +167,16 @@ impl Cluster {
             bytes_per_s: source.nic.bytes_per_s.min(target.nic.bytes_per_s),
             latency_s: source.nic.latency_s + target.nic.latency_s + zone_latency_s,
         }
+    }
+
+    /// What a single flow between two nodes reaches with messages of so many bytes: the least of what both ends do.
+    /// Infinite within a node, and where nobody says.
+    pub fn flow_bytes_per_s(&self, from: NodeId, to: NodeId, bytes: f64) -> f64 {
+        if from == to {
+            return f64::INFINITY;
+        }
+        let flows = [from, to].into_iter().filter_map(|id| self.node(id).flow);
+        flows.map(|flow| flow.bytes_per_s(bytes)).fold(f64::INFINITY, f64::min)
     }
 
     /// USD per hour of all nodes.
@@ -220,6 +241,18 @@ mod tests {
         assert!((near.bytes_per_s - 12.5e9).abs() < 1.0 && (near.latency_s - 40e-6).abs() < 1e-12);
         let far = cluster.path(NodeId(2), NodeId(1));
         assert!((far.bytes_per_s - 3e9).abs() < 1.0 && (far.latency_s - 570e-6).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_flow_is_as_slow_as_its_slower_end() {
+        let flow = |c| FlowCurve { gbyte_per_s: [0.0, 1.0, c], from_bytes: 1e6, to_bytes: 1e9 };
+        let flows = vec![("T4".to_owned(), flow(1.0)), ("A100-80".to_owned(), flow(2.0))];
+        let defaults = NodeDefaults { flows, ..NodeDefaults::default() };
+        let cluster = Cluster::parse_mix("2x8xA100-80+1x4xT4+1x4xL4", &defaults).unwrap();
+        let gbyte_per_s = |from, to| cluster.flow_bytes_per_s(NodeId(from), NodeId(to), 2e6) * 1e-9;
+        assert!((gbyte_per_s(0, 1) - 3.0).abs() < 1e-9 && (gbyte_per_s(0, 2) - 2.0).abs() < 1e-9);
+        assert!((gbyte_per_s(3, 1) - 3.0).abs() < 1e-9);
+        assert!(gbyte_per_s(2, 2).is_infinite());
     }
 
     #[test]

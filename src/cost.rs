@@ -112,6 +112,14 @@ pub enum CostError {
         /// Its MLP's inner width.
         ffn_hidden_size: u32,
     },
+    /// A judge other than the simulator has no figure for it.
+    #[error("{problem}\nhint: {hint}")]
+    Judge {
+        /// What it lacks.
+        problem: String,
+        /// What to do.
+        hint: String,
+    },
     /// The measured profile doesn't cover the point.
     #[error(transparent)]
     Profile(#[from] ProfileError),

@@ -5,6 +5,7 @@
 
 pub mod checkpoint;
 mod controller;
+mod events;
 mod fetch;
 #[cfg(test)]
 mod fixtures;
@@ -21,7 +22,8 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use controller::{Action, CheckpointPlace, Controller, ControllerSettings, Event, MembershipChange, Snapshot};
+pub use controller::{Controller, ControllerSettings};
+pub use events::{Action, CheckpointPlace, Event, LostCopies, MembershipChange, Snapshot};
 pub use fetch::fetch_time;
 pub use layer_bitmap::{AllowedSources, LayerBitmap};
 pub use layout::{SHARDS_PER_BLOCK, Shard, ShardIndex, StateLayout, rank_slices};

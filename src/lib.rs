@@ -31,6 +31,8 @@ pub mod runtime;
 
 pub mod metrics;
 
+pub mod explain;
+
 pub mod elastic;
 
 pub mod replay;

@@ -1,22 +1,24 @@
 //! What goes where: the [`Plan`], pure data without time in it. Both binaries read and write the same file.
 
 mod json;
+mod objective;
 mod planner;
 mod validate;
 
 pub use json::PlanFileError;
-pub use planner::{Judge, PlanError, PlanRequest, PlannedIteration, Planner, TrainingSettings};
+pub use objective::{Goal, Objective, PricedPlan};
+pub use planner::{Judge, JudgedPlan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, TrainingSettings};
 pub use validate::{PlanViolation, StagePlace};
 
 use crate::ids::LayerId;
 use crate::model::{Block, Execution, Precision, Recompute};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Version of the plan's JSON schema.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
-/// An asymmetric 3D-parallel training plan: replicas of unlike depth, GPU types and layer splits, one tensor-parallel
-/// degree.
+/// An asymmetric 3D-parallel training plan: replicas of unlike depth, GPU types, layer splits and tensor-parallel degrees.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -30,9 +32,7 @@ pub struct Plan {
     pub global_batch_size: u32,
     /// Samples per micro batch: `b`.
     pub micro_batch_size: u32,
-    /// Tensor-parallel degree `t`, the same in every stage.
-    pub tensor_parallel_size: u32,
-    /// Whether sequence parallelism is on.
+    /// Whether sequence parallelism is on, in all stages of more than one GPU.
     pub sequence_parallel: bool,
     /// What is stored for the backward pass.
     pub recompute: Recompute,
@@ -60,7 +60,7 @@ pub struct Replica {
 pub struct Stage {
     /// Name of the node.
     pub node: String,
-    /// Local indices of its GPUs in the node, one per tensor-parallel rank.
+    /// Local indices of its GPUs in the node, one per tensor-parallel rank: their number is the stage's degree `t`.
     pub gpus: Vec<u32>,
     /// GPU type, for people and for exports; must agree with the node.
     pub gpu_type: String,
@@ -83,10 +83,15 @@ pub enum ScheduleKind {
 }
 
 impl Plan {
-    /// How each layer is executed under this plan.
-    pub fn execution(&self) -> Execution {
+    /// How each layer of a stage is executed under this plan.
+    pub fn execution(&self, stage: &Stage) -> Execution {
+        self.execution_at(stage.tensor_parallel_size())
+    }
+
+    /// How each layer of a stage of so many GPUs is executed under this plan.
+    pub fn execution_at(&self, tensor_parallel_size: u32) -> Execution {
         Execution {
-            tensor_parallel_size: self.tensor_parallel_size,
+            tensor_parallel_size,
             micro_batch_size: self.micro_batch_size,
             recompute: self.recompute,
             sequence_parallel: self.sequence_parallel,
@@ -94,9 +99,32 @@ impl Plan {
         }
     }
 
+    /// The tensor-parallel degrees of its stages, each once, the smallest first.
+    pub fn tensor_parallel_sizes(&self) -> Vec<u32> {
+        let stages = self.replicas.iter().flat_map(|replica| &replica.stages);
+        let sizes: BTreeSet<u32> = stages.map(Stage::tensor_parallel_size).collect();
+        sizes.into_iter().collect()
+    }
+
+    /// Its tensor-parallel degrees for people: `2`, or `1, 2 and 4` where stages differ.
+    pub fn tensor_parallel_text(&self) -> String {
+        let sizes: Vec<String> = self.tensor_parallel_sizes().iter().map(ToString::to_string).collect();
+        match sizes.split_last() {
+            Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+            _ => sizes.concat(),
+        }
+    }
+
     /// Number of ranks, one per GPU in use.
     pub fn world_size(&self) -> usize {
         self.replicas.iter().flat_map(|replica| &replica.stages).map(|stage| stage.gpus.len()).sum()
+    }
+}
+
+impl Stage {
+    /// Its tensor-parallel degree `t`: GPUs that share each of its layers.
+    pub fn tensor_parallel_size(&self) -> u32 {
+        self.gpus.len() as u32
     }
 }
 

@@ -3,6 +3,10 @@
 pub mod autohet;
 pub mod baselines;
 pub mod estimate;
+pub mod objective;
+mod ranking;
+pub mod replan;
+pub mod sailor;
 #[cfg(feature = "scip")]
 pub mod scip;
 
@@ -13,12 +17,15 @@ use crate::plan::Planner;
 /// ```
 /// use autohet::planner;
 /// assert_eq!(planner::by_name("whale").unwrap().name(), "whale");
-/// assert!(planner::by_name("alpa").is_none());
+/// assert!(planner::by_name("wale").is_none());
 /// ```
 pub fn by_name(name: &str) -> Option<Box<dyn Planner>> {
     match name {
         "autohet" => Some(Box::new(autohet::AutoHet::default())),
+        "alpa" => Some(Box::new(baselines::Alpa)),
+        "amp" => Some(Box::new(baselines::Amp)),
         "megatron" => Some(Box::new(baselines::Megatron)),
+        "metis" => Some(Box::new(baselines::Metis)),
         "varuna" => Some(Box::new(baselines::Varuna)),
         "whale" => Some(Box::new(baselines::Whale)),
         _ => None,
@@ -27,5 +34,5 @@ pub fn by_name(name: &str) -> Option<Box<dyn Planner>> {
 
 /// Names of all planners, the recommended one first.
 pub fn names() -> &'static [&'static str] {
-    &["autohet", "megatron", "varuna", "whale"]
+    &["autohet", "megatron", "whale", "varuna", "amp", "metis", "alpa"]
 }

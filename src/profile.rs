@@ -1,8 +1,12 @@
 //! Measured layer times, which replace the estimate where they are given.
 
+mod blocks;
 mod error;
 mod file;
+mod gather;
+mod sailor;
 
+pub use blocks::{BlockMemory, MeasuredBlock};
 pub use error::ProfileError;
 pub use file::{Measured, MeasuredLinks, ProfileEntry, ProfileFile};
 
@@ -80,6 +84,13 @@ impl LayerProfile {
         curves.flat_map(|curve| &curve.points).find_map(|(_, entry)| entry.optimizer_s_per_parameter)
     }
 
+    /// What a backward pass is multiplied by while gradients are reduced, where that was measured: at the first degree and
+    /// micro-batch size in the file.
+    pub fn last_backward_factor(&self, gpu: &str, precision: Precision) -> Option<f64> {
+        let curves = self.curves.iter().filter(|curve| curve.gpu == gpu && curve.precision == precision);
+        curves.flat_map(|curve| &curve.points).find_map(|(_, entry)| entry.last_backward_factor)
+    }
+
     /// Whether layers and both ends are measured on a GPU type for this execution.
     ///
     /// # Errors
@@ -146,5 +157,7 @@ impl Curve {
     }
 }
 
+#[cfg(test)]
+mod sailor_tests;
 #[cfg(test)]
 mod tests;

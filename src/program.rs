@@ -4,16 +4,21 @@
 //! a real process executes it, and both through the same [driver](crate::runtime::drive).
 
 mod instruction;
+mod layout;
 mod lower;
 pub mod schedules;
+mod share;
 mod validate;
 
 pub use instruction::{Direction, Instruction, InstructionId, Op, Part, Stream};
 pub use lower::LowerOptions;
+pub use share::Share;
 pub use validate::ProgramError;
 
 use crate::ids::{Rank, ReplicaId, StageId};
 use crate::model::Block;
+use crate::plan::Plan;
+use std::ops::Range;
 
 /// One iteration of a plan: what every rank does, in order. Made by [`Program::lower`] only.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,8 +37,23 @@ pub struct RankProgram {
     pub stage: StageId,
     /// Place in the tensor-parallel group.
     pub tensor_rank: u32,
+    /// Ranks of that group: the stage's degree.
+    pub tensor_parallel_size: u32,
     /// In program order; [`Instruction::stream`] deals them out to the rank's streams, each of which runs in order.
     pub instructions: Vec<Instruction>,
+}
+
+impl RankProgram {
+    /// What the rank holds of each block of its stage.
+    pub fn block_share(&self) -> Share {
+        Share::of_rank(self.tensor_rank, self.tensor_parallel_size)
+    }
+
+    /// What the rank holds of an activation between two stages, and of its gradient: its rows under sequence
+    /// parallelism, else all.
+    pub fn activation_share(&self, plan: &Plan) -> Share {
+        if plan.sequence_parallel { self.block_share() } else { Share::WHOLE }
+    }
 }
 
 /// A one-way connection between two ranks. The `n`-th send on it meets the `n`-th receive.
@@ -43,14 +63,22 @@ pub struct Channel {
     pub from: Rank,
     /// Receiving rank.
     pub to: Rank,
+    /// What it carries of a micro batch's activation or gradient.
+    pub share: Share,
 }
 
-/// The ranks that hold one tensor-parallel shard of one block, one per replica (two, where tied embeddings sit at both
-/// ends of a pipeline): they reduce its gradient together.
+/// The ranks that hold one slice of one block, one per replica (two, where tied embeddings sit at both ends of a
+/// pipeline): they reduce its gradient together.
+///
+/// Where all holders of a block are of one tensor-parallel degree, its slices are what their ranks hold. Otherwise there
+/// are as many as the largest degree has ranks, and a rank of a smaller degree holds several of them, each of which it
+/// reduces with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The block; [`Block::Embedding`] stands for the tied head too.
     pub block: Block,
+    /// The slice.
+    pub share: Share,
     /// The members, in ring order.
     pub ranks: Vec<Rank>,
 }
@@ -59,6 +87,13 @@ impl Program {
     /// The ranks' programs, indexed by [`Rank`].
     pub fn ranks(&self) -> &[RankProgram] {
         &self.ranks
+    }
+
+    /// The ranks that share a rank's stage, itself included.
+    pub fn stage_ranks(&self, rank: Rank) -> Range<usize> {
+        let place = &self.ranks[rank.index()];
+        let first = rank.index() - place.tensor_rank as usize;
+        first..first + place.tensor_parallel_size as usize
     }
 
     /// Connections, indexed by the ids in [`Op::Send`] and [`Op::Receive`].

@@ -9,7 +9,7 @@ pub use outcome::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRec
 
 use crate::elastic::checkpoint::CheckpointSettings;
 use crate::elastic::{Controller, ControllerSettings, MembershipChange, Policy, ReconfigurationSettings};
-use crate::plan::{PlanError, PlanRequest, TrainingSettings};
+use crate::plan::{PlanError, PlanLimits, PlanRequest, TrainingSettings};
 use crate::runtime::sim::{SimError, Simulator};
 use crate::trace::{NodeEvent, NodeEventKind};
 use crate::units::SimTime;
@@ -54,8 +54,13 @@ pub fn replay(
     let changes = changes_by_time(events);
     let run = |policy: &Policy| {
         let nothing = Cluster::default();
-        let request =
-            PlanRequest { cluster: &nothing, cost: settings.cost, training: settings.training, judge: &Simulator };
+        let request = PlanRequest {
+            cluster: &nothing,
+            cost: settings.cost,
+            training: settings.training,
+            judge: &Simulator,
+            limits: PlanLimits::default(),
+        };
         let controller_settings =
             ControllerSettings { checkpoint: settings.checkpoint, reconfiguration: settings.reconfiguration };
         let controller = Controller::new(policy, request, controller_settings);

@@ -11,11 +11,15 @@ mod figures;
 mod fixture;
 mod ledger_csv;
 mod loss_chart;
+mod movement;
 mod panel;
+mod peer;
 mod perfetto;
 mod plan_report;
 mod plans_jsonl;
 mod recoveries_csv;
+mod rented;
+mod reproduction;
 mod results_folder;
 mod summary;
 mod table;
@@ -25,12 +29,22 @@ mod timeline_csv;
 pub use error::ReportError;
 pub use ledger_csv::ledger_csv;
 pub use loss_chart::{LossMark, LossPoint, MarkKind, loss_svg};
+pub use movement::{movement_json, movement_text};
+pub use peer::{PeerRow, peer_csv, peer_table};
 pub use perfetto::perfetto_json;
 pub use plan_report::{ComparedPlanner, PlanReport, StageFootprint, comparison_json, plan_json};
 pub use plans_jsonl::plans_jsonl;
 pub use recoveries_csv::recoveries_csv;
+pub use rented::{rented_json, unlike};
+pub use reproduction::{
+    ReproducedCase, ReproducedPlan, Reproduction, reproduction_csv, reproduction_markdown, reproduction_svg,
+    reproduction_table,
+};
 pub use results_folder::ResultsFolder;
 pub use summary::{PolicySummary, SUMMARY_SCHEMA, SUMMARY_SCHEMA_VERSION, Summary, SummaryInputs, TraceSummary};
-pub use table::{Screen, comparison_table, plan_table, policy_table, statistics_table};
+pub use table::{
+    Screen, comparison_csv, comparison_markdown, comparison_table, explanation_text, fitting_changes_text, plan_table,
+    policy_table, rented_table, statistics_table,
+};
 pub use throughput_chart::throughput_svg;
 pub use timeline_csv::timeline_csv;

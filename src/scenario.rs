@@ -1,9 +1,14 @@
-//! Everything that is in force in a replay, in one file: what `--scenario` reads and what `resolved.toml` records.
+//! Everything that is in force in a replay, in one file: what `--scenario` reads and what `resolved.toml` records. A plan has
+//! a part of it: the cluster, the model, the training job, the network.
 //!
 //! Nothing in a replay is random, so a scenario has no seed: the randomness is in the trace, and its generator's seed
 //! stands there.
 
 mod check;
+mod file;
+mod one_or_many;
+
+pub use file::ScenarioFile;
 
 use crate::cost::CostSettings;
 use crate::elastic::checkpoint::CheckpointSettings;
@@ -14,17 +19,20 @@ use crate::trace::{Polarity, ReadOptions, TimeUnit, TraceFormat, WhichNode};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// A replay's inputs. Every key has a default except the trace.
+/// A replay's inputs, or a plan's. Every key has a default except the trace and the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
     /// Name of the model preset.
     pub model: String,
+    /// Nodes to plan for, in the mix notation or as a cluster file; a replay has those of its trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// Policies to replay, side by side.
     pub policies: Vec<String>,
-    /// File of measured layer times, which replace the estimate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<PathBuf>,
+    /// Files of measured layer times, or folders of them, which replace the estimate; one of them may stand by itself.
+    #[serde(with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    pub profile: Vec<PathBuf>,
     /// Who wrote this file; absent where a person did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written_by: Option<WrittenBy>,
@@ -87,6 +95,31 @@ pub struct NetworkSettings {
     pub nic_gbit_per_s: f64,
     /// Latency.
     pub nic_latency_us: f64,
+    /// What single flows reach, by GPU type of their nodes; the interface is their only limit where a type isn't named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowSettings>,
+}
+
+/// What a single flow between nodes of one GPU type reaches, by the size of its messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowSettings {
+    /// GPU type, by any of its names.
+    pub gpu_type: String,
+    /// `a`, `b` and `c` of [`FlowCurve`](crate::cluster::FlowCurve).
+    pub gbyte_per_s: [f64; 3],
+    /// Smallest message that was measured.
+    pub from_bytes: f64,
+    /// Largest message that was measured.
+    pub to_bytes: f64,
+}
+
+impl FlowSettings {
+    /// The curve.
+    pub fn curve(&self) -> crate::cluster::FlowCurve {
+        let Self { gbyte_per_s, from_bytes, to_bytes, .. } = *self;
+        crate::cluster::FlowCurve { gbyte_per_s, from_bytes, to_bytes }
+    }
 }
 
 /// Why a scenario can't be used.
@@ -125,14 +158,29 @@ pub enum ScenarioError {
         /// What to do.
         hint: String,
     },
+    /// The same, in a file.
+    #[error("{place}: `{key}` is `{value}`, expected {expected}\nhint: {hint}")]
+    Placed {
+        /// The file and the line.
+        place: String,
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What it can be.
+        expected: String,
+        /// What to do.
+        hint: String,
+    },
 }
 
 impl Default for Scenario {
     fn default() -> Self {
         Self {
             model: "gpt3-6.7b".into(),
+            cluster: None,
             policies: policies::NAMES.map(str::to_owned).to_vec(),
-            profile: None,
+            profile: Vec::new(),
             written_by: None,
             trace: TraceSettings::default(),
             network: NetworkSettings::default(),
@@ -147,7 +195,7 @@ impl Default for Scenario {
 impl Default for NetworkSettings {
     fn default() -> Self {
         let nic = crate::cluster::NodeDefaults::default().nic;
-        Self { nic_gbit_per_s: nic.bytes_per_s * 8.0 / 1e9, nic_latency_us: nic.latency_s * 1e6 }
+        Self { nic_gbit_per_s: nic.bytes_per_s * 8.0 / 1e9, nic_latency_us: nic.latency_s * 1e6, flows: Vec::new() }
     }
 }
 

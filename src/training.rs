@@ -32,7 +32,7 @@ use crate::cluster::Cluster;
 use crate::cost::{CostModel, CostSettings};
 use crate::elastic::checkpoint::{CheckpointInterval, CheckpointSettings};
 use crate::elastic::{AllowedSources, Controller, ControllerSettings, Policy, ReconfigurationSettings, policies};
-use crate::plan::{Plan, PlanRequest, Planner, TrainingSettings};
+use crate::plan::{Plan, PlanLimits, PlanRequest, Planner, TrainingSettings};
 use crate::planner::autohet::{AutoHet, Engine};
 use crate::runtime::device::messages::Job;
 use crate::runtime::device::{Conditions, DataSet, EmulationError, check_job};
@@ -82,7 +82,13 @@ pub fn train(
     check_job(&training.job, &training.data)?;
     let Rules { policy, training: settings, checkpoint, reconfiguration } = training.rules();
     let nothing = Cluster::default();
-    let request = PlanRequest { cluster: &nothing, cost: &training.cost, training: &settings, judge: &Simulator };
+    let request = PlanRequest {
+        cluster: &nothing,
+        cost: &training.cost,
+        training: &settings,
+        judge: &Simulator,
+        limits: PlanLimits::default(),
+    };
     let controller_settings = ControllerSettings { checkpoint: &checkpoint, reconfiguration: &reconfiguration };
     let controller = Controller::new(&policy, request, controller_settings);
     world::World::new(training, controller)?.run(observe)
@@ -105,6 +111,7 @@ impl Training {
     /// The rules of this training.
     pub fn rules(&self) -> Rules {
         let plan = &self.job.plan;
+        let most = plan.tensor_parallel_sizes().last().copied().unwrap_or(1);
         let planner: Box<dyn Planner> = match self.choices {
             Some(_) => Box::new(AutoHet { engine: Engine::Search }),
             None => Box::new(GivenPlan::new(plan.clone(), self.cluster.clone())),
@@ -114,7 +121,7 @@ impl Training {
             precision: plan.precision,
             recompute: vec![plan.recompute],
             micro_batch_sizes: vec![plan.micro_batch_size],
-            tensor_parallel_sizes: (0..=plan.tensor_parallel_size.ilog2()).map(|power| 1 << power).collect(),
+            tensor_parallel_sizes: (0..=most.ilog2()).map(|power| 1 << power).collect(),
         });
         let every = self.checkpoints.as_ref().map(|plan| plan.every);
         let interval = every.map_or(CheckpointInterval::Never, |count| CheckpointInterval::Steps { count });

@@ -12,8 +12,8 @@ mod worlds;
 pub use compare::{CheckReport, Judged, OperationRow, Quantity, Row, compare};
 pub use links::{Linked, measure_links, unhindered};
 pub use machine::Machine;
-pub use measure::{ProfileRequest, measure_profile, median_profile};
-pub use predict::{Host, Prediction, predict, with_host_links};
+pub use measure::{ProfileRequest, StageKind, measure_profile, median_profile};
+pub use predict::{Host, Prediction, RankConditions, predict, with_host_links};
 pub use worlds::{Lived, Recovered, Witness, WorldQuantity, WorldRow, compare_worlds};
 
 use crate::runtime::sim::SimError;

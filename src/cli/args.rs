@@ -1,9 +1,15 @@
 //! Arguments of `autohet-sim`.
 
+mod planning;
+
+pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
+
+use super::reproduce::SailorArgs;
 use crate::model::Precision;
 use crate::trace::{Polarity, TimeUnit, TraceFormat, WhichNode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -32,6 +38,9 @@ pub(super) enum SimCommand {
     Plan(PlanArgs),
     /// Puts the plans of several planners side by side, all judged by the simulator.
     Compare(CompareArgs),
+    /// Repeats published comparisons: the paper's on the simulator, a peer's by its own judge.
+    #[command(subcommand)]
+    Reproduce(ReproduceCommand),
     /// Makes and measures availability traces.
     #[command(subcommand)]
     Trace(TraceCommand),
@@ -46,6 +55,19 @@ pub(super) enum Format {
     Json,
 }
 
+/// How a comparison is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ComparisonFormat {
+    /// For people.
+    Table,
+    /// For machines, with the plans.
+    Json,
+    /// For a document.
+    Markdown,
+    /// For a spreadsheet: a row for each planner.
+    Csv,
+}
+
 /// Engines of the planner autohet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum EngineName {
@@ -58,7 +80,7 @@ pub(super) enum EngineName {
 }
 
 /// The training job: shared by replays and plans.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct JobArgs {
     /// Model preset [default: gpt3-6.7b]
     #[arg(long, value_name = "NAME")]
@@ -69,9 +91,9 @@ pub(super) struct JobArgs {
     /// Number format of the matrix products [default: fp16]
     #[arg(long, value_parser = parse_precision, value_name = "fp32|fp16|bf16")]
     pub(super) precision: Option<Precision>,
-    /// JSON file of measured layer times, which replace the estimate
-    #[arg(long, value_name = "FILE")]
-    pub(super) profile: Option<PathBuf>,
+    /// JSON file of measured layer times, which replace the estimate, or a folder of such files; may be repeated
+    #[arg(long, value_name = "FILE|FOLDER")]
+    pub(super) profile: Vec<PathBuf>,
     /// Bandwidth of each node's network interface [default: 100]
     #[arg(long, value_name = "GBIT", allow_negative_numbers = true)]
     pub(super) nic_gbit_per_s: Option<f64>,
@@ -132,59 +154,34 @@ pub(super) struct ReplayArgs {
     pub(super) quiet: bool,
 }
 
-const PLAN_EXAMPLES: &str = "\
-The cluster is written nodes × GPUs × type, joined by `+`, or as a TOML file of [[nodes]] tables.
-
-Examples:
-  autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b --global-batch-size 512
-  autohet-sim plan --cluster 3x8xV100-16 --model gpt3-1.3b --format json
-  autohet-sim plan --cluster cluster.toml --model llama-7b --planner whale --out plan.json";
-
-#[derive(Debug, Args)]
-#[command(after_help = PLAN_EXAMPLES)]
-pub(super) struct PlanArgs {
-    /// Nodes to plan for: 2x8xA100-80+4x8xH20, or a TOML file
-    #[arg(long, value_name = "MIX|FILE")]
-    pub(super) cluster: String,
-    /// Planner
-    #[arg(long, value_name = "NAME", default_value = "autohet")]
-    pub(super) planner: String,
-    /// What the planner autohet groups GPUs by: its own search, SCIP beside it, or whichever of these is quick [default:
-    /// auto]
-    #[arg(long, value_enum)]
-    pub(super) engine: Option<EngineName>,
-    #[command(flatten)]
-    pub(super) job: JobArgs,
-    /// Also write the plan file, to use the plan again
-    #[arg(long, value_name = "FILE")]
-    pub(super) out: Option<PathBuf>,
-    /// Also write one iteration as a timeline for ui.perfetto.dev
-    #[arg(long, value_name = "FILE")]
-    pub(super) perfetto: Option<PathBuf>,
-    /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(super) format: Format,
+#[derive(Debug, Subcommand)]
+pub(super) enum ReproduceCommand {
+    /// Plans every case of AutoHet's comparison with Megatron-LM and Whale, and writes the ratios beside the paper's
+    Paper(ReproduceArgs),
+    /// OPT-350M on six clusters of A100 and V100, by the closed form of Sailor (SOSP'25) on its own profiles
+    Sailor(SailorArgs),
 }
 
-const COMPARE_EXAMPLES: &str = "\
+const REPRODUCE_EXAMPLES: &str = "\
 Examples:
-  autohet-sim compare --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b
-  autohet-sim compare --cluster 1x8xA100-40+2x8xV100-16 --model gpt3-1.3b --planner autohet,whale --format json";
+  autohet-sim reproduce paper
+  autohet-sim reproduce paper --scenario scenarios/paper-llama-7b-5a100-3h20.toml --out results/one";
 
 #[derive(Debug, Args)]
-#[command(after_help = COMPARE_EXAMPLES)]
-pub(super) struct CompareArgs {
-    /// Nodes to plan for: 2x8xA100-80+4x8xH20, or a TOML file
-    #[arg(long, value_name = "MIX|FILE")]
-    pub(super) cluster: String,
-    /// Planners [default: all]
-    #[arg(long = "planner", value_name = "NAMES", value_delimiter = ',')]
-    pub(super) planners: Option<Vec<String>>,
-    #[command(flatten)]
-    pub(super) job: JobArgs,
+#[command(after_help = REPRODUCE_EXAMPLES)]
+pub(super) struct ReproduceArgs {
+    /// A case; may be repeated [default: scenarios/paper-*.toml]
+    #[arg(long = "scenario", value_name = "FILE")]
+    pub(super) scenarios: Vec<PathBuf>,
+    /// Folder for the results
+    #[arg(long, value_name = "FOLDER", default_value = "results/paper")]
+    pub(super) out: PathBuf,
     /// What to print on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+    /// Print nothing on stderr but errors
+    #[arg(long, short)]
+    pub(super) quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -278,11 +275,37 @@ pub(super) struct ConvertArgs {
     pub(super) quiet: bool,
 }
 
+/// A time such as `100ms`, `2s` or `1.5s`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, scale_s) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s').unwrap_or_default(), 1.0),
+    };
+    let seconds = number.trim().parse::<f64>().ok().map(|number| number * scale_s);
+    seconds
+        .filter(|seconds| (0.0..=1e6).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "not a time\nhint: write `100ms` or `2s`".into())
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=1e9).contains(seconds));
+    seconds.ok_or_else(|| "not a number of seconds\nhint: from 0 to 1e9".into())
+}
+
 pub(super) fn parse_precision(text: &str) -> Result<Precision, String> {
     match text {
         "fp32" => Ok(Precision::Fp32),
         "fp16" => Ok(Precision::Fp16),
         "bf16" => Ok(Precision::Bf16),
         _ => Err("expected fp32, fp16 or bf16".into()),
+    }
+}
+
+/// A number above zero that isn't infinite.
+fn parse_positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err("expected a number above zero".into()),
     }
 }

@@ -1,7 +1,7 @@
 //! From arguments to the objects that the library works with.
 
 use super::args::{EngineName, JobArgs, ReadingArgs};
-use crate::cluster::{Link, NodeDefaults};
+use crate::cluster::{GpuSpec, Link, NodeDefaults};
 use crate::cost::CostModel;
 use crate::model::ModelSpec;
 use crate::plan::Planner;
@@ -29,7 +29,9 @@ pub(super) fn apply(args: &JobArgs, scenario: &mut Scenario) {
     let training = &mut scenario.training;
     training.global_batch_size = args.global_batch_size.unwrap_or(training.global_batch_size);
     training.precision = args.precision.unwrap_or(training.precision);
-    scenario.profile = args.profile.clone().or_else(|| scenario.profile.clone());
+    if !args.profile.is_empty() {
+        scenario.profile.clone_from(&args.profile);
+    }
     set(&mut scenario.network.nic_gbit_per_s, args.nic_gbit_per_s);
     set(&mut scenario.network.nic_latency_us, args.nic_latency_us);
 }
@@ -37,15 +39,18 @@ pub(super) fn apply(args: &JobArgs, scenario: &mut Scenario) {
 /// The cost model of the scenario's model.
 pub(super) fn cost_model(scenario: &Scenario) -> anyhow::Result<CostModel> {
     let model = ModelSpec::preset(&scenario.model)?;
-    let profile = scenario.profile.as_deref().map(LayerProfile::read).transpose()?;
-    let profile = profile.map(|profile| profile.for_model(&model.name)).transpose()?;
+    let measured = (!scenario.profile.is_empty()).then(|| LayerProfile::read_all(&scenario.profile, &model));
+    let profile = measured.transpose()?;
     Ok(CostModel::new(model, scenario.cost, profile))
 }
 
 /// What nodes have where neither trace nor cluster file says.
 pub(super) fn node_defaults(network: &NetworkSettings) -> NodeDefaults {
     let nic = Link::from_gbit_per_s(network.nic_gbit_per_s, network.nic_latency_us * 1e-6);
-    NodeDefaults { nic, ..NodeDefaults::default() }
+    // Checked with the scenario.
+    let named = |gpu_type: &str| GpuSpec::lookup(gpu_type).map_or_else(|_| gpu_type.to_owned(), |gpu| gpu.name.clone());
+    let flows = network.flows.iter().map(|flow| (named(&flow.gpu_type), flow.curve())).collect();
+    NodeDefaults { nic, flows, ..NodeDefaults::default() }
 }
 
 /// The planner autohet with this engine; other planners have none.

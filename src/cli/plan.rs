@@ -1,52 +1,149 @@
 //! `autohet-sim plan` and `autohet-sim compare`.
 
-use super::args::{CompareArgs, Format, JobArgs, PlanArgs};
-use super::{Verdict, files, job, print, print_json};
-use crate::cluster::Cluster;
-use crate::cost::CostModel;
-use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
+use super::args::{CompareArgs, ComparisonFormat, Format, ObjectiveName, PlanArgs};
+use super::problem::Problem;
+use super::{Verdict, files, job, print, print_json, replan};
+use crate::explain;
+use crate::plan::{Goal, Objective, Plan, PlanError, PlanLimits, PlanRequest, Planner, PricedPlan};
 use crate::planner;
+use crate::planner::objective::{self, Rented};
+use crate::planner::sailor::SailorPlan;
 use crate::report::{
-    ComparedPlanner, PlanReport, Screen, StageFootprint, comparison_json, comparison_table, perfetto_json, plan_json,
-    plan_table,
+    ComparedPlanner, Screen, comparison_csv, comparison_json, comparison_markdown, comparison_table, explanation_text,
+    fitting_changes_text, movement_json, movement_text, perfetto_json, plan_json, plan_table, rented_json,
+    rented_table, unlike,
 };
-use crate::runtime::sim::{Simulator, simulate};
-use crate::scenario::Scenario;
+use crate::runtime::sim::simulate;
 use anyhow::anyhow;
+use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
 
-/// A cluster and a job to plan.
-struct Problem {
-    cluster: Cluster,
-    cost: CostModel,
-    scenario: Scenario,
-}
-
 pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
-    files::check_distinct(&[("--out", args.out.as_deref()), ("--perfetto", args.perfetto.as_deref())])?;
+    files::check_distinct(&[
+        ("--out", args.out.as_deref()),
+        ("--perfetto", args.perfetto.as_deref()),
+        ("--export", args.export.as_deref()),
+    ])?;
     let planner = match args.engine {
         Some(engine) => job::planner_with_engine(&args.planner, engine)?,
         None => job::planner(&args.planner)?,
     };
-    let problem = Problem::new(&args.cluster, &args.job)?;
-    let (planned, planning_s) = problem.plan(planner.as_ref())?;
-    let mut files = Vec::new();
-    if let Some(path) = &args.out {
-        files.push((path, planned.plan.to_json()));
+    let problem = Problem::new(&args.problem)?;
+    let start = Instant::now();
+    let is_over = || args.deadline.is_some_and(|deadline| start.elapsed() >= deadline);
+    let limits = PlanLimits { out_of_time: args.deadline.is_some().then_some(&is_over), ..PlanLimits::default() };
+    let incumbent = args.incumbent.as_deref();
+    let replanned = incumbent.map(|path| replan::replan(&problem, path, args.horizon_s, limits)).transpose()?;
+    let rented = match &replanned {
+        Some(replanned) => Ok(Rented { planned: replan::with_bound(&problem, replanned)?, plans: Vec::new() }),
+        None => rent(args, &problem, planner.as_ref(), limits),
+    };
+    let Rented { planned, plans } = match rented {
+        Err(error) if args.explain && is_verdict(&error) => return explain_misfit(&problem, &error, args.format),
+        rented => rented?,
+    };
+    let planning_s = start.elapsed().as_secs_f64();
+    let explained =
+        args.explain.then(|| explain::explain(&problem.request(), planner.as_ref(), &planned)).transpose()?;
+    write_plan(args, &problem, &planned.plan)?;
+    if args.pareto || args.top_k.is_some() {
+        return print_several(args, plans);
     }
-    if let Some(path) = &args.perfetto {
-        let iteration = simulate(&planned.plan, &problem.cluster, &problem.cost)?;
-        files.push((path, perfetto_json(&planned.plan, &iteration.program, &iteration.timeline)));
-    }
-    let files: Vec<(&Path, &[u8])> = files.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
-    files::write_files(&files)?;
     let report = problem.report(&planned, planning_s);
+    if problem.judge().is_closed_form() {
+        let judge = problem.judge().name();
+        eprintln!(
+            "note: iterations are those of the closed form of `{judge}`, the lower bound is that of our own cost model"
+        );
+    }
     match args.format {
-        Format::Table => print(&plan_table(&report, Screen::of_stdout()))?,
-        Format::Json => print_json(&plan_json(&report))?,
+        Format::Table => {
+            let screen = Screen::of_stdout();
+            let explanation = explained.map(|explained| explanation_text(&explained, screen)).unwrap_or_default();
+            let moves = replanned.as_ref().map(movement_text).unwrap_or_default();
+            print(&(plan_table(&report, screen) + &moves + &explanation))?;
+        }
+        Format::Json => {
+            let mut json = plan_json(&report);
+            json["judge"] = problem.judge().name().into();
+            if let Some(replanned) = &replanned {
+                json["movement"] = movement_json(replanned);
+            }
+            if let Some(explained) = explained {
+                json["explanation"] = serde_json::to_value(explained)?;
+            }
+            print_json(&json)?;
+        }
     }
     Ok(Verdict::Good)
+}
+
+/// The files that were asked for.
+fn write_plan(args: &PlanArgs, problem: &Problem, plan: &Plan) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    if let Some(path) = &args.out {
+        files.push((path, plan.to_json()));
+    }
+    if let Some(path) = &args.perfetto {
+        let iteration = simulate(plan, &problem.cluster, &problem.cost)?;
+        files.push((path, perfetto_json(plan, &iteration.program, &iteration.timeline)));
+    }
+    if let Some(path) = &args.export {
+        files.push((path, SailorPlan::of(plan).to_json()));
+    }
+    let files: Vec<(&Path, &[u8])> = files.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
+    files::write_files(&files)
+}
+
+/// The best plan for the objective, and everything else that was judged.
+fn rent(
+    args: &PlanArgs,
+    problem: &Problem,
+    planner: &dyn Planner,
+    limits: PlanLimits<'_>,
+) -> Result<Rented, PlanError> {
+    let objective = objective_of(args);
+    let request = PlanRequest { limits, ..problem.request() };
+    let mut rented = objective::plan(&request, planner, &objective)?;
+    if args.pareto && !objective.needs_prices() {
+        rented.plans = objective::survey(&request, planner)?;
+    }
+    rented.plans.retain(|plan| objective.allows(plan));
+    Ok(rented)
+}
+
+fn objective_of(args: &PlanArgs) -> Objective {
+    let goal = match args.objective {
+        ObjectiveName::Throughput => Goal::Throughput,
+        ObjectiveName::UsdPerToken => Goal::UsdPerToken,
+    };
+    Objective { goal, min_tokens_per_s: args.min_tokens_per_s, max_usd_per_hour: args.max_usd_per_hour }
+}
+
+/// The best plans of unlike kinds, or the front of throughput and cost.
+fn print_several(args: &PlanArgs, mut plans: Vec<PricedPlan>) -> anyhow::Result<Verdict> {
+    let objective = objective_of(args);
+    plans.sort_by(|a, b| objective.score(a).total_cmp(&objective.score(b)));
+    let shown = match args.top_k {
+        Some(most) => unlike(&plans, most as usize),
+        None => PricedPlan::front(&plans),
+    };
+    match args.format {
+        Format::Table => print(&rented_table(&shown, Screen::of_stdout()))?,
+        Format::Json => print_json(&rented_json(&shown))?,
+    }
+    Ok(Verdict::Good)
+}
+
+/// Nothing fits, which is an answer too: with every change that would make it fit.
+fn explain_misfit(problem: &Problem, error: &PlanError, format: Format) -> anyhow::Result<Verdict> {
+    let changes = explain::fitting_changes(&problem.request());
+    match format {
+        Format::Table => print(&fitting_changes_text(&error.to_string(), &changes, Screen::of_stdout()))?,
+        Format::Json => print_json(&json!({ "error": error.to_string(), "fits_with": changes }))?,
+    }
+    Ok(Verdict::Bad)
 }
 
 pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
@@ -56,7 +153,7 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
         return Err(anyhow!("planner `{twice}` is named twice\nhint: name each planner once"));
     }
     let planners = names.iter().map(|name| job::planner(name)).collect::<anyhow::Result<Vec<_>>>()?;
-    let problem = Problem::new(&args.cluster, &args.job)?;
+    let problem = Problem::new(&args.problem)?;
     let mut plans = Vec::new();
     for planner in &planners {
         match problem.plan(planner.as_ref()) {
@@ -75,45 +172,15 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
         })
         .collect();
     match args.format {
-        Format::Table => print(&comparison_table(&compared, Screen::of_stdout()))?,
-        Format::Json => print_json(&comparison_json(&compared))?,
+        ComparisonFormat::Table => print(&comparison_table(&compared, Screen::of_stdout()))?,
+        ComparisonFormat::Json => print_json(&comparison_json(&compared))?,
+        ComparisonFormat::Markdown => print(&comparison_markdown(&compared))?,
+        ComparisonFormat::Csv => print(&comparison_csv(&compared))?,
     }
     Ok(if plans.iter().any(|(_, planned)| planned.is_ok()) { Verdict::Good } else { Verdict::Bad })
 }
 
 /// Whether the error says that nothing fits, rather than that the question makes no sense.
 pub(super) fn is_verdict(error: &PlanError) -> bool {
-    matches!(error, PlanError::DoesNotFit { .. })
-}
-
-impl Problem {
-    fn new(cluster: &str, args: &JobArgs) -> anyhow::Result<Self> {
-        let mut scenario = Scenario::default();
-        job::apply(args, &mut scenario);
-        scenario.check()?;
-        let cost = job::cost_model(&scenario)?;
-        let cluster = Cluster::from_argument(cluster, &job::node_defaults(&scenario.network))?;
-        Ok(Self { cluster, cost, scenario })
-    }
-
-    /// A plan and the wall-clock seconds that it took.
-    fn plan(&self, planner: &dyn Planner) -> Result<(PlannedIteration, f64), PlanError> {
-        let start = Instant::now();
-        let planned = planner.plan(&PlanRequest {
-            cluster: &self.cluster,
-            cost: &self.cost,
-            training: &self.scenario.training,
-            judge: &Simulator,
-        })?;
-        Ok((planned, start.elapsed().as_secs_f64()))
-    }
-
-    fn report<'a>(&self, planned: &'a PlannedIteration, planning_s: f64) -> PlanReport<'a> {
-        PlanReport {
-            planned,
-            footprints: StageFootprint::of_plan(&planned.plan, &self.cluster, &self.cost),
-            seq_length: self.cost.model().seq_length,
-            planning_s,
-        }
-    }
+    matches!(error, PlanError::DoesNotFit { .. } | PlanError::Unmet { .. })
 }

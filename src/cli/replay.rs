@@ -13,7 +13,7 @@ use crate::report::{
     recoveries_csv, throughput_svg, timeline_csv,
 };
 use crate::runtime::sim::simulate;
-use crate::scenario::{Scenario, WrittenBy};
+use crate::scenario::{Scenario, ScenarioFile, WrittenBy};
 use crate::suggest;
 use crate::trace::{self, NodeEvent, NodeEventKind, OfferDefaults, Trace};
 use crate::units::SimTime;
@@ -67,7 +67,14 @@ fn no_trace() -> anyhow::Error {
 
 /// Scenario file first, then the arguments.
 fn resolve(args: &ReplayArgs) -> anyhow::Result<Scenario> {
-    let mut scenario = args.scenario.as_deref().map(Scenario::read).transpose()?.unwrap_or_default();
+    let file = args.scenario.as_deref().map(ScenarioFile::read).transpose()?;
+    if let Some(place) = file.as_ref().and_then(|file| file.place_of("cluster")) {
+        return Err(anyhow!(
+            "{place}: `cluster` is what `plan` and `compare` plan for, a replay has the nodes of its trace\nhint: remove the \
+             key, or use `autohet-sim plan --scenario`"
+        ));
+    }
+    let mut scenario = file.map(|file| file.scenario).unwrap_or_default();
     job::apply(&args.job, &mut scenario);
     if let Some(policies) = &args.policies {
         scenario.policies.clone_from(policies);

@@ -1,7 +1,7 @@
 //! Cluster files: `[[nodes]]` tables in TOML.
 
 use super::{
-    Cluster, ClusterError, GpuSpec, Link, Node, NodeDefaults, check_size, nic_gbit_per_s, nic_latency_us,
+    Cluster, ClusterError, FlowCurve, GpuSpec, Link, Node, NodeDefaults, check_size, nic_gbit_per_s, nic_latency_us,
     price_usd_per_hour,
 };
 use crate::input;
@@ -26,6 +26,7 @@ struct RawNodes {
     nic_gbit_per_s: Option<Spanned<f64>>,
     nic_latency_us: Option<Spanned<f64>>,
     price_usd_per_hour: Option<Spanned<f64>>,
+    flow: Option<Spanned<FlowCurve>>,
 }
 
 /// The text, to turn places in it into lines.
@@ -38,7 +39,7 @@ impl Cluster {
     /// Reads a cluster file.
     ///
     /// Each `[[nodes]]` table stands for `count` equal nodes of `gpus` GPUs of the `type`; `zone`, `nic_gbit_per_s`,
-    /// `nic_latency_us` and `price_usd_per_hour` (of one node) may be left out.
+    /// `nic_latency_us`, `flow` and `price_usd_per_hour` (of one node) may be left out.
     pub fn from_file(path: &Path, defaults: &NodeDefaults) -> Result<Self, ClusterError> {
         let text = input::read_text(path)
             .map_err(|error| ClusterError::Read { path: path.display().to_string(), problem: error.to_string() })?;
@@ -76,8 +77,12 @@ impl Source<'_> {
                 .map_or(defaults.nic.bytes_per_s, |gbit| Link::from_gbit_per_s(gbit, 0.0).bytes_per_s),
             latency_s: latency_us.map_or(defaults.nic.latency_s, |latency_us| latency_us * 1e-6),
         };
+        if let Some(flow) = &raw.flow {
+            flow.get_ref().check("flow").map_err(|error| self.at(flow, &error))?;
+        }
         let node = Node {
             name: String::new(),
+            flow: raw.flow.as_ref().map(|flow| *flow.get_ref()).or_else(|| defaults.flow(&gpu)),
             price_usd_per_hour: price.unwrap_or(gpu.spot_usd_per_hour * f64::from(gpu_count)),
             gpu,
             gpu_count,
@@ -154,6 +159,11 @@ mod tests {
     #[case::nan("[[nodes]]\ncount = 1\ngpus = 1\ntype = \"T4\"\nnic_gbit_per_s = nan\n", 5, "`NaN`")]
     #[case::infinite("[[nodes]]\ncount = 1\ngpus = 1\ntype = \"T4\"\nprice_usd_per_hour = inf\n", 5, "`inf`")]
     #[case::negative("[[nodes]]\ncount = 1\ngpus = 1\ntype = \"T4\"\nnic_latency_us = -1.0\n", 5, "`-1`")]
+    #[case::flow(
+        "[[nodes]]\ncount = 1\ngpus = 1\ntype = \"T4\"\nflow = { gbyte_per_s = [0, 0, 0], from_bytes = 1, to_bytes = 2 }\n",
+        5,
+        "`flow.gbyte_per_s` is `0`"
+    )]
     #[case::not_toml("[[nodes\n", 1, "")]
     fn bad_files_are_refused_with_the_line(#[case] text: &str, #[case] line: usize, #[case] part: &str) {
         let error = parse(text).unwrap_err();

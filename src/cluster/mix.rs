@@ -24,6 +24,7 @@ impl Cluster {
             let template = Node {
                 name: String::new(),
                 price_usd_per_hour: gpu.spot_usd_per_hour * f64::from(gpus),
+                flow: defaults.flow(&gpu),
                 gpu,
                 gpu_count: gpus,
                 zone: defaults.zone.clone(),

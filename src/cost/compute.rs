@@ -58,6 +58,13 @@ impl CostModel {
         roofline.stream_s((parameters_per_gpu * bytes_per_parameter) as f64)
     }
 
+    /// What the backward pass of a block is multiplied by in the last micro batch, while gradients of the blocks behind it
+    /// are reduced: one, but where the profile has measured that both get into each other's way.
+    pub fn last_backward_factor(&self, gpu: &GpuSpec, precision: Precision) -> f64 {
+        let profile = self.profile.as_ref();
+        profile.and_then(|profile| profile.last_backward_factor(&gpu.name, precision)).unwrap_or(1.0)
+    }
+
     fn measured(&self, block: Block, gpu: &GpuSpec, execution: &Execution) -> Result<Option<Measured>, CostError> {
         let Some(profile) = &self.profile else { return Ok(None) };
         let query = ProfileQuery {

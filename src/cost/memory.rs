@@ -1,5 +1,7 @@
 //! Bytes: what a GPU of a stage holds, what is reduced, what is checkpointed.
 
+mod profiled;
+
 use super::{CostModel, StageMemory};
 use crate::ids::LayerId;
 use crate::model::{Block, Execution, Precision, Recompute};
@@ -46,7 +48,12 @@ impl CostModel {
     /// the activations of all micro batches in flight; the largest transient: the gradient of the fp32 logits beside
     /// their half-precision copy where the head is, or what recomputing one layer brings back; a fixed reserve.
     /// Where embedding and head share their matrix and stand on the same stage, it is held once.
+    ///
+    /// Where a profile measures memory at this degree, its figures go before these.
     pub fn stage_memory(&self, shape: &StageShape, execution: &Execution) -> StageMemory {
+        if let Some(memory) = self.profiled_memory(shape, execution) {
+            return memory;
+        }
         let parameters = self.stage_parameters(shape, execution);
         StageMemory {
             parameters_bytes: parameters * execution.precision.bytes(),

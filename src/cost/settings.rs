@@ -15,10 +15,21 @@ pub struct CostSettings {
     /// Bytes of one gradient in half-precision training: 2, or 4 where gradients are summed up in fp32. In fp32
     /// training always 4.
     pub gradient_bytes_per_parameter: u64,
+    /// Weight, gradient and optimizer state per parameter where a profile measures memory: 24 bytes, as Sailor (SOSP'25)
+    /// counts fp32 training with Adam; without such a profile it is 16.
+    pub profiled_bytes_per_parameter: u64,
+    /// More reserve where a profile measures memory and several GPUs share a stage: 1 GB, as Sailor counts.
+    pub profiled_tensor_parallel_reserve_bytes: u64,
 }
 
 impl Default for CostSettings {
     fn default() -> Self {
-        Self { reserve_bytes: 2_000_000_000, optimizer_bytes_per_parameter: 12, gradient_bytes_per_parameter: 2 }
+        Self {
+            reserve_bytes: 2_000_000_000,
+            optimizer_bytes_per_parameter: 12,
+            gradient_bytes_per_parameter: 2,
+            profiled_bytes_per_parameter: 24,
+            profiled_tensor_parallel_reserve_bytes: 1_000_000_000,
+        }
     }
 }

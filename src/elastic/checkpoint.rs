@@ -158,7 +158,7 @@ pub fn snapshot_stall(plan: &Plan, cost: &CostModel, cluster: &Cluster) -> SimTi
     for replica in &plan.replicas {
         for (position, stage) in replica.stages.iter().enumerate() {
             let Some(node) = nodes.get(stage.node.as_str()) else { continue };
-            let bytes: u64 = layout.stage_shards(plan, replica, position).map(|shard| layout.bytes(shard)).sum();
+            let bytes: u64 = layout.stage_shards(replica, position).map(|shard| layout.bytes(shard)).sum();
             let gpu_bytes = bytes.div_ceil(stage.gpus.len().max(1) as u64);
             slowest_s = slowest_s.max(gpu_bytes as f64 / node.gpu.host_bytes_per_s);
         }

@@ -2,6 +2,7 @@
 //! tells it the time with each event and carries out what it asks for.
 
 use super::checkpoint::{CheckpointSettings, Expected};
+use super::events::{Action, CheckpointPlace, Event, LostCopies, MembershipChange, Snapshot};
 use super::layer_bitmap::LayerBitmap;
 use super::layout::StateLayout;
 use super::membership::Membership;
@@ -9,82 +10,10 @@ use super::plan_cache::{PlacedPlan, PlanCache};
 use super::policies::{JoinRule, Policy};
 use super::reconfiguration::{Cause, Reconfiguration, ReconfigurationSettings};
 use super::recovery::{RecoveryOptions, plan_recovery};
-use crate::cluster::Node;
 use crate::plan::{PlanError, PlanRequest};
 use crate::units::SimTime;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// What the world tells the controller.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// Nodes came, are about to go, or went, all at one time.
-    Membership(MembershipChange),
-    /// The iteration that was started has ended.
-    IterationDone,
-    /// The snapshot that was asked for is complete, as far as training waits for it.
-    SnapshotDone,
-    /// A snapshot is complete on the disks, or in the object store.
-    CheckpointDurable {
-        /// Iterations done when it was taken.
-        step: u64,
-        /// Where it is now.
-        place: CheckpointPlace,
-    },
-    /// The snapshot of this step can't be written.
-    CheckpointFailed {
-        /// Iterations done when it was taken.
-        step: u64,
-    },
-    /// The change of plan that was asked for is complete.
-    Reconfigured,
-}
-
-/// Nodes that came, are about to go, or went.
-#[derive(Clone, Debug, Default)]
-pub struct MembershipChange {
-    /// New nodes, empty.
-    pub joined: Vec<Node>,
-    /// Names of nodes under notice.
-    pub noticed: Vec<String>,
-    /// Names of lost nodes.
-    pub lost: Vec<String>,
-}
-
-/// Where a checkpoint can be safe from the loss of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckpointPlace {
-    /// The nodes' own disks.
-    Disk,
-    /// The object store.
-    ObjectStore,
-}
-
-/// What the controller asks of the world. An action replaces whatever was under way.
-#[derive(Clone, Debug)]
-pub enum Action {
-    /// Run an iteration of the current plan.
-    StartIteration,
-    /// Stand still and copy the state to host memory; it becomes durable in the background.
-    TakeSnapshot(Snapshot),
-    /// Change to another plan.
-    Reconfigure(Arc<Reconfiguration>),
-    /// Nothing fits: wait for nodes.
-    Wait {
-        /// Step of which everything can still be read; iterations after it are lost.
-        resume_step: u64,
-    },
-}
-
-/// A snapshot to take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Iterations done.
-    pub step: u64,
-    /// Stand still until it is in the object store, because the plan changes next and the policy reads from nowhere
-    /// else.
-    pub until_durable: bool,
-}
 
 /// Fixed inputs of a controller beside its policy.
 #[derive(Clone, Copy)]
@@ -209,7 +138,17 @@ impl<'a> Controller<'a> {
                 self.last_snapshot = (at, self.step);
                 self.at_boundary(at).map(Some)
             }
+            Event::CopiesLost(copies) => self.on_copies_lost(&copies).map(Some),
         }
+    }
+
+    /// A recovery that was to read them begins anew, from what is left.
+    fn on_copies_lost(&mut self, copies: &LostCopies) -> Result<Action, PlanError> {
+        match copies {
+            LostCopies::Disk { node } => self.bitmap.forget_disk(node),
+            LostCopies::ObjectStore { step } => self.bitmap.forget_object_store(*step),
+        }
+        self.reconfigure(Cause::Loss)
     }
 
     fn on_membership(&mut self, at: SimTime, change: MembershipChange) -> Result<Option<Action>, PlanError> {

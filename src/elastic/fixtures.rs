@@ -24,7 +24,6 @@ pub(super) fn plan(tensor_parallel_size: u32, replicas: &[&[(&str, u32, u32)]]) 
         model: "test".to_owned(),
         global_batch_size: replicas.len() as u32,
         micro_batch_size: 1,
-        tensor_parallel_size,
         sequence_parallel: false,
         recompute: Recompute::None,
         precision: Precision::Fp16,
@@ -44,6 +43,7 @@ pub(super) fn cluster(names: &[&str]) -> Cluster {
         zone: "zone".to_owned(),
         price_usd_per_hour: 1.0,
         nic: Link { bytes_per_s: 100.0, latency_s: 0.0 },
+        flow: None,
     };
     Cluster { nodes: names.iter().map(node).collect() }
 }

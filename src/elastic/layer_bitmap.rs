@@ -98,6 +98,17 @@ impl LayerBitmap {
         live.chain(self.saving.values_mut()).chain(self.disk.values_mut()).for_each(|sets| sets.remove_node(node));
     }
 
+    /// The node's disk can't be read: what it has of any checkpoint counts no longer.
+    pub fn forget_disk(&mut self, name: &str) {
+        let Some(node) = self.nodes.find(name) else { return };
+        self.disk.values_mut().for_each(|sets| sets.remove_node(node));
+    }
+
+    /// The object store's checkpoint of `step` can't be read.
+    pub fn forget_object_store(&mut self, step: u64) {
+        self.object_store.remove(&step);
+    }
+
     /// The plan's nodes have copied `step` to host memory and begin to write it, each what it holds to its disk, and
     /// all together one copy to the object store.
     pub fn begin_checkpoint(&mut self, plan: &Plan, step: u64) {
@@ -333,6 +344,29 @@ mod tests {
         lose_memory(&mut bitmap, 20);
         assert_eq!(newest(&bitmap, AllowedSources::All), Some(20));
         assert_eq!(newest(&bitmap, AllowedSources::MemoryAndObjectStore), Some(10));
+    }
+
+    #[test]
+    fn copies_that_cannot_be_read_count_no_longer() {
+        let mut bitmap = bitmap();
+        for step in [10, 20] {
+            bitmap.set_live(&two_replicas(), step);
+            bitmap.begin_checkpoint(&two_replicas(), step);
+            bitmap.record_disk(step);
+            assert!(bitmap.record_object_store(step));
+        }
+        lose_memory(&mut bitmap, 20);
+        let up = cluster(&["a", "b", "c"]);
+        let newest = |bitmap: &LayerBitmap| bitmap.newest_recoverable_step(&up, AllowedSources::All);
+        // `a` and `b` still have everything between them.
+        bitmap.forget_object_store(20);
+        bitmap.forget_disk("c");
+        assert_eq!((newest(&bitmap), bitmap.object_store_step()), (Some(20), Some(10)));
+        bitmap.forget_disk("b");
+        assert_eq!(newest(&bitmap), Some(10));
+        bitmap.forget_object_store(10);
+        bitmap.forget_disk("nobody");
+        assert_eq!(newest(&bitmap), None);
     }
 
     #[test]

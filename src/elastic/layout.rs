@@ -91,7 +91,7 @@ impl StateLayout {
     pub fn held<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (&'a str, ShardIndex)> + 'a {
         plan.replicas.iter().flat_map(move |replica| {
             replica.stages.iter().enumerate().flat_map(move |(position, stage)| {
-                let shards = self.stage_shards(plan, replica, position);
+                let shards = self.stage_shards(replica, position);
                 shards.map(move |shard| (stage.node.as_str(), shard))
             })
         })
@@ -99,19 +99,12 @@ impl StateLayout {
 
     /// The shards that one stage of the plan holds: all slices of its blocks, as its tensor-parallel group is in one
     /// node.
-    pub fn stage_shards(
-        &self,
-        plan: &Plan,
-        replica: &Replica,
-        stage: usize,
-    ) -> impl Iterator<Item = ShardIndex> + use<> {
+    pub fn stage_shards(&self, replica: &Replica, stage: usize) -> impl Iterator<Item = ShardIndex> + use<> {
         let held = &replica.stages[stage];
         let is_last = stage + 1 == replica.stages.len();
         let first = if stage == 0 { 0 } else { held.first_layer as usize + 1 };
         let end = (held.first_layer + held.num_layers) as usize + 1 + usize::from(is_last);
-        let degree = plan.tensor_parallel_size as usize;
-        let slices = held.gpus.len().min(degree).checked_sub(1).map_or(0, |rank| rank_slices(rank, degree).end);
-        let shards = move |block| (0..slices).map(move |slice| block * SHARDS_PER_BLOCK + slice);
+        let shards = move |block| (0..SHARDS_PER_BLOCK).map(move |slice| block * SHARDS_PER_BLOCK + slice);
         (first..end.min(self.block_count())).flat_map(shards)
     }
 
@@ -179,5 +172,15 @@ mod tests {
         assert_eq!(of("a"), shards_of(0..2));
         assert_eq!(of("b"), shards_of(2..5));
         assert_eq!(of("c"), shards_of(0..5));
+    }
+
+    #[test]
+    fn a_stage_holds_the_same_shards_whatever_its_degree() {
+        let layout = StateLayout::of_bytes(3, 8, 8, 8);
+        let one = plan(1, &[&[("a", 0, 1), ("b", 1, 2)], &[("c", 0, 3)]]);
+        let mut unlike = one.clone();
+        unlike.replicas[0].stages[1].gpus = vec![0, 1];
+        unlike.replicas[1].stages[0].gpus = vec![0, 1, 2, 3];
+        assert!(layout.held(&unlike).eq(layout.held(&one)));
     }
 }

@@ -1,6 +1,6 @@
 //! Who is there, who is about to go, and how often that changes.
 
-use super::controller::MembershipChange;
+use super::events::MembershipChange;
 use crate::cluster::{Cluster, Node};
 use crate::units::SimTime;
 use std::collections::{BTreeMap, BTreeSet};

@@ -76,7 +76,8 @@ impl<'a> PlanCache<'a> {
         let planned = self.policy.planner.plan(&PlanRequest { cluster: &nameless, ..self.request });
         let known = match planned {
             Ok(planned) => {
-                self.shapes.push(Arc::new(planned));
+                // What was passed over would only take memory: one shape stays for each mix.
+                self.shapes.push(Arc::new(PlannedIteration { alternatives: Vec::new(), ..planned }));
                 Ok(self.shapes.len() - 1)
             }
             Err(PlanError::DoesNotFit { reason, hint }) => Err((reason, hint)),

@@ -64,6 +64,23 @@ fn a_survivor_keeps_its_layers_and_reads_the_rest_from_the_other_replica() {
 }
 
 #[test]
+fn a_change_of_degrees_moves_what_a_node_lacks_and_nothing_else() {
+    let mut bitmap = LayerBitmap::new(layout(2));
+    let before = plan(2, &[&[("a", 0, 1), ("b", 1, 1)]]);
+    bitmap.set_live(&before, 7);
+    // The same layers on the same nodes, on one GPU and on four.
+    let mut after = before.clone();
+    after.replicas[0].stages[0].gpus = vec![0];
+    after.replicas[0].stages[1].gpus = vec![0, 1, 2, 3];
+    let own = recover(&bitmap, &after, &["a", "b"]);
+    assert!(own.transfers.iter().all(|transfer| transfer.source == Source::OwnMemory), "{own:?}");
+    // A new node takes over the second stage: it reads each slice once, however many GPUs share it.
+    after.replicas[0].stages[1].node = "c".to_owned();
+    let moved = recover(&bitmap, &after, &["a", "b", "c"]);
+    assert_eq!(transfers(&moved)[1..], [("c", peer("b", Tier::Memory), 800 + 2400)]);
+}
+
+#[test]
 fn peers_share_the_sending_evenly() {
     let mut bitmap = LayerBitmap::new(layout(2));
     bitmap.set_live(&plan(1, &[&[("a", 0, 2)], &[("b", 0, 2)]]), 7);

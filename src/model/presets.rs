@@ -30,6 +30,11 @@ const MIDDLE: Row = ("gpt-17m", 6, 384, 6, 1536);
 /// 64.
 const SMALL: Row = ("gpt-small", 12, 768, 12, 3072);
 
+/// OPT-350M of Zhang et al. 2022, table 1: sequence 2048, the vocabulary of 50272 tokens padded to 50304 as Megatron-LM
+/// pads it, on which others have profiled it (Sailor, SOSP'25). The released weights have embeddings half as wide behind a
+/// projection, which that profile and this shape leave out.
+const OPT: Row = ("opt-350m", 24, 1024, 16, 4096);
+
 /// LLaMA of Touvron et al. 2023, table 2; MLP widths and the vocabulary of 32000 from the released weights.
 const LLAMA: [Row; 2] = [("llama-7b", 32, 4096, 32, 11_008), ("llama-13b", 40, 5120, 40, 13_824)];
 
@@ -56,7 +61,7 @@ impl ModelSpec {
 
     /// Names of all presets: those for CPUs, then the published ones, smallest first within a family.
     pub fn preset_names() -> Vec<&'static str> {
-        TINY.iter().chain([&MIDDLE, &SMALL]).chain(&GPT3).chain(&LLAMA).chain(&BERT).map(|row| row.0).collect()
+        TINY.iter().chain([&MIDDLE, &SMALL, &OPT]).chain(&GPT3).chain(&LLAMA).chain(&BERT).map(|row| row.0).collect()
     }
 
     /// Checks that the shapes are those of a model that can be built.
@@ -105,6 +110,7 @@ fn presets() -> impl Iterator<Item = ModelSpec> {
     let small = [
         ModelSpec { vocab_size: 8192, seq_length: 256, ..from_row(&MIDDLE, Architecture::Gpt) },
         ModelSpec { vocab_size: 50_304, seq_length: 1024, ..from_row(&SMALL, Architecture::Gpt) },
+        ModelSpec { vocab_size: 50_304, ..from_row(&OPT, Architecture::Gpt) },
     ];
     let gpt = GPT3.iter().map(|row| ModelSpec { vocab_size: 51_200, ..from_row(row, Architecture::Gpt) });
     let llama = LLAMA.iter().map(|row| ModelSpec {
@@ -148,6 +154,15 @@ mod tests {
             assert_eq!(model.head_dim * model.num_attention_heads, model.hidden_size);
         }
         assert_eq!(ModelSpec::preset("GPT3_6.7B").unwrap().name, "gpt3-6.7b");
+    }
+
+    /// Embedding, one layer and head as Sailor's profile of one GPU counts them.
+    #[test]
+    fn opt_350m_has_the_blocks_that_were_profiled() {
+        let model = ModelSpec::preset("opt-350m").unwrap();
+        let layer = crate::model::Block::Layer(crate::ids::LayerId(0));
+        let blocks = [crate::model::Block::Embedding, layer, crate::model::Block::Head];
+        assert_eq!(blocks.map(|block| model.block_parameters(block)), [53_608_448, 12_596_224, 51_513_344]);
     }
 
     #[test]

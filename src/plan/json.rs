@@ -1,6 +1,7 @@
 //! Plans as files.
 
-use super::{Plan, SCHEMA_VERSION};
+use super::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, StagePlace};
+use crate::model::{Precision, Recompute};
 use serde::Deserialize;
 
 /// Why a file isn't a plan.
@@ -23,12 +24,26 @@ pub enum PlanFileError {
     },
     /// A plan of another version.
     #[error(
-        "`{name}` has schema version {found}, expected {SCHEMA_VERSION}\nhint: make the plan again with this version of the program"
+        "`{name}` has schema version {found}, expected {SCHEMA_VERSION} or 1\nhint: make the plan again with this version of the program"
     )]
     SchemaVersion {
         /// Name of the file.
         name: String,
         /// Version in the file.
+        found: u32,
+    },
+    /// A plan of version 1 with a stage that isn't of the plan's one degree.
+    #[error(
+        "`{name}`: {place} has {found} GPUs, but `tensor_parallel_size` is {expected}\nhint: from schema version 2 on each stage's degree is the number of its GPUs, and there is no `tensor_parallel_size`"
+    )]
+    Degree {
+        /// Name of the file.
+        name: String,
+        /// The stage.
+        place: StagePlace,
+        /// The plan's degree.
+        expected: u32,
+        /// GPUs of the stage.
         found: u32,
     },
 }
@@ -49,15 +64,58 @@ impl Plan {
             message: without_place(&error),
         };
         let Version { schema_version } = serde_json::from_str(text).map_err(syntax)?;
-        if schema_version != SCHEMA_VERSION {
-            return Err(PlanFileError::SchemaVersion { name: name.to_owned(), found: schema_version });
+        match schema_version {
+            SCHEMA_VERSION => serde_json::from_str(text).map_err(syntax),
+            1 => serde_json::from_str::<PlanOfOneDegree>(text).map_err(syntax)?.upgraded(name),
+            found => Err(PlanFileError::SchemaVersion { name: name.to_owned(), found }),
         }
-        serde_json::from_str(text).map_err(syntax)
     }
 
     /// The plan as indented JSON, with a newline at the end.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a plan has string keys and finite numbers only") + "\n"
+    }
+}
+
+/// A plan of schema version 1: all stages are of one tensor-parallel degree, which has a key of its own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanOfOneDegree {
+    #[serde(rename = "schema_version")]
+    _schema_version: u32,
+    planner: String,
+    model: String,
+    global_batch_size: u32,
+    micro_batch_size: u32,
+    tensor_parallel_size: u32,
+    sequence_parallel: bool,
+    recompute: Recompute,
+    precision: Precision,
+    schedule: ScheduleKind,
+    replicas: Vec<Replica>,
+}
+
+impl PlanOfOneDegree {
+    fn upgraded(self, name: &str) -> Result<Plan, PlanFileError> {
+        let expected = self.tensor_parallel_size;
+        let plan = Plan {
+            schema_version: SCHEMA_VERSION,
+            planner: self.planner,
+            model: self.model,
+            global_batch_size: self.global_batch_size,
+            micro_batch_size: self.micro_batch_size,
+            sequence_parallel: self.sequence_parallel,
+            recompute: self.recompute,
+            precision: self.precision,
+            schedule: self.schedule,
+            replicas: self.replicas,
+        };
+        let unlike = plan.stages().find(|(_, stage)| stage.tensor_parallel_size() != expected);
+        if let Some((place, stage)) = unlike {
+            let found = stage.tensor_parallel_size();
+            return Err(PlanFileError::Degree { name: name.to_owned(), place, expected, found });
+        }
+        Ok(plan)
     }
 }
 

@@ -26,6 +26,26 @@ pub struct PlanRequest<'a> {
     pub training: &'a TrainingSettings,
     /// Executes a candidate and says how long an iteration takes: the simulator, seen from here.
     pub judge: &'a dyn Judge,
+    /// How long the planner may look for better plans. Those that search find one plan that fits in any case, if they can.
+    pub limits: PlanLimits<'a>,
+}
+
+/// What ends a search for better plans.
+#[derive(Clone, Copy)]
+pub struct PlanLimits<'a> {
+    /// Counted work, in stages that the search looks at: some ten nanoseconds each. The same limit gives the same plan on
+    /// every machine.
+    pub work: u64,
+    /// Says that time is up; asked again and again. Planners have no clock, and a plan that depends on one isn't the same
+    /// every time.
+    pub out_of_time: Option<&'a (dyn Fn() -> bool + Sync)>,
+}
+
+impl Default for PlanLimits<'_> {
+    /// No limits but the planner's own.
+    fn default() -> Self {
+        Self { work: u64::MAX, out_of_time: None }
+    }
 }
 
 /// What the user fixes of a training job; everything else is the planner's choice.
@@ -61,6 +81,22 @@ impl Default for TrainingSettings {
 pub trait Judge: Sync {
     /// Seconds of one iteration.
     fn iteration_s(&self, plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<f64, CostError>;
+
+    /// Name on the command line and in reports.
+    fn name(&self) -> &'static str {
+        "simulator"
+    }
+
+    /// Whether it is a closed form, cheap enough to rank plans by itself.
+    fn is_closed_form(&self) -> bool {
+        false
+    }
+
+    /// What judging a plan takes, in passes that are executed: what a search is bounded by, since it has no clock.
+    fn work(&self, plan: &Plan) -> u64 {
+        let passes = |replica: &super::Replica| u64::from(replica.micro_batches) * 2 * replica.stages.len() as u64;
+        1 + plan.replicas.iter().map(passes).sum::<u64>()
+    }
 }
 
 /// A plan and what is known about it.
@@ -74,6 +110,31 @@ pub struct PlannedIteration {
     pub lower_bound_s: f64,
     /// `(predicted - bound) / bound`.
     pub gap: f64,
+    /// The other plans that were executed before this one was chosen, the fastest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<JudgedPlan>,
+}
+
+/// A plan that has been executed in simulated time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JudgedPlan {
+    /// The plan.
+    pub plan: Plan,
+    /// Seconds of one iteration, by the simulator.
+    pub predicted_iteration_s: f64,
+}
+
+impl PlannedIteration {
+    /// The fastest of these plans, the first of equals, with the others as its alternatives; `None` of none. `bound_s` is
+    /// told its seconds, and gives what no plan can take less than.
+    pub fn best_of(mut judged: Vec<JudgedPlan>, bound_s: impl FnOnce(f64) -> f64) -> Option<Self> {
+        judged.sort_by(|a, b| a.predicted_iteration_s.total_cmp(&b.predicted_iteration_s));
+        let mut judged = judged.into_iter();
+        let JudgedPlan { plan, predicted_iteration_s } = judged.next()?;
+        let lower_bound_s = bound_s(predicted_iteration_s);
+        let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
+        Some(Self { plan, predicted_iteration_s, lower_bound_s, gap, alternatives: judged.collect() })
+    }
 }
 
 /// Why there is no plan.
@@ -100,6 +161,24 @@ pub enum PlanError {
         reason: String,
         /// The smallest change that would help.
         hint: String,
+    },
+    /// Prices decide, and a node has none.
+    #[error(
+        "node `{node}` has no price\nhint: add `price_usd_per_hour` to the `[[nodes]]` table of `{gpu_type}` in the cluster file"
+    )]
+    NoPrice {
+        /// Name of the node.
+        node: String,
+        /// Its GPU type.
+        gpu_type: String,
+    },
+    /// Plans fit, but none keeps within the limits.
+    #[error(
+        "no plan keeps within the limits: {reason}\nhint: loosen `--min-tokens-per-s` or `--max-usd-per-hour`, or offer other nodes"
+    )]
+    Unmet {
+        /// What is wanted and what was found.
+        reason: String,
     },
     /// A cost could not be computed.
     #[error(transparent)]

@@ -68,16 +68,6 @@ pub enum PlanViolation {
         /// Samples per iteration.
         global_batch_size: u32,
     },
-    /// The tensor-parallel degree doesn't divide the attention heads.
-    #[error(
-        "tensor parallel size {tensor_parallel_size} doesn't divide the model's {num_attention_heads} attention heads"
-    )]
-    Heads {
-        /// Degree in the plan.
-        tensor_parallel_size: u32,
-        /// Heads of the model.
-        num_attention_heads: u32,
-    },
     /// A stage on a node that isn't there.
     #[error("{place}: there is no node `{node}` in the cluster")]
     UnknownNode {
@@ -120,15 +110,19 @@ pub enum PlanViolation {
         /// Type in the cluster.
         found: String,
     },
-    /// A stage with more or fewer GPUs than the tensor-parallel degree.
-    #[error("{place}: has {found} GPUs, the tensor parallel size is {expected}")]
+    /// A stage of a degree by which the model's layers can't be shared, or without GPUs.
+    #[error(
+        "{place}: has {tensor_parallel_size} GPUs, which can't share the model's {num_attention_heads} attention heads and its MLP width {ffn_hidden_size} evenly"
+    )]
     TensorParallel {
         /// The stage.
         place: StagePlace,
-        /// Degree of the plan.
-        expected: u32,
-        /// GPUs of the stage.
-        found: usize,
+        /// Its degree: the number of its GPUs.
+        tensor_parallel_size: u32,
+        /// Query heads of the model.
+        num_attention_heads: u32,
+        /// Inner width of the model's MLP.
+        ffn_hidden_size: u32,
     },
     /// Layers left out or held twice.
     #[error("{place}: starts at layer {found}, expected layer {expected}")]
@@ -178,6 +172,7 @@ impl Plan {
     pub fn validate(&self, cluster: &Cluster, cost: &CostModel) -> Result<(), Vec<PlanViolation>> {
         let mut found = Vec::new();
         self.check_job(cost.model(), &mut found);
+        self.check_degrees(cost.model(), &mut found);
         self.check_placement(cluster, &mut found);
         self.check_all_layers(cost.model(), &mut found);
         // Memory is a function of the shape, and has no meaning while that is wrong.
@@ -194,9 +189,7 @@ impl Plan {
     pub fn validate_shape(&self, model: &ModelSpec) -> Result<(), Vec<PlanViolation>> {
         let mut found = Vec::new();
         self.check_job(model, &mut found);
-        for (place, stage) in self.stages() {
-            self.check_group(place, stage, &mut found);
-        }
+        self.check_degrees(model, &mut found);
         self.check_all_layers(model, &mut found);
         if found.is_empty() { Ok(()) } else { Err(found) }
     }
@@ -214,7 +207,7 @@ impl Plan {
             has_head: place.stage + 1 == depth,
             in_flight: self.schedule.in_flight(place.stage, depth, replica.micro_batches),
         };
-        cost.stage_memory(&shape, &self.execution())
+        cost.stage_memory(&shape, &self.execution(&replica.stages[place.stage]))
     }
 
     /// Every stage with its place, replica by replica.
@@ -230,11 +223,6 @@ impl Plan {
         }
         if self.model != model.name {
             found.push(PlanViolation::Model { expected: model.name.clone(), found: self.model.clone() });
-        }
-        let t = self.tensor_parallel_size;
-        if t == 0 || !model.num_attention_heads.is_multiple_of(t) {
-            let num_attention_heads = model.num_attention_heads;
-            found.push(PlanViolation::Heads { tensor_parallel_size: t, num_attention_heads });
         }
         if self.replicas.is_empty() {
             found.push(PlanViolation::NoReplicas);
@@ -258,7 +246,6 @@ impl Plan {
         let nodes: BTreeMap<&str, &Node> = cluster.nodes.iter().map(|node| (node.name.as_str(), node)).collect();
         let mut used = BTreeSet::new();
         for (place, stage) in self.stages() {
-            self.check_group(place, stage, found);
             match nodes.get(stage.node.as_str()) {
                 None => found.push(PlanViolation::UnknownNode { place, node: stage.node.clone() }),
                 Some(node) => check_stage_on_node(place, stage, node, found),
@@ -271,10 +258,18 @@ impl Plan {
         }
     }
 
-    fn check_group(&self, place: StagePlace, stage: &Stage, found: &mut Vec<PlanViolation>) {
-        if stage.gpus.len() != self.tensor_parallel_size as usize {
-            let expected = self.tensor_parallel_size;
-            found.push(PlanViolation::TensorParallel { place, expected, found: stage.gpus.len() });
+    fn check_degrees(&self, model: &ModelSpec, found: &mut Vec<PlanViolation>) {
+        let ModelSpec { num_attention_heads, ffn_hidden_size, .. } = *model;
+        for (place, stage) in self.stages() {
+            let tensor_parallel_size = stage.tensor_parallel_size();
+            if !model.supports_tensor_parallel(tensor_parallel_size) {
+                found.push(PlanViolation::TensorParallel {
+                    place,
+                    tensor_parallel_size,
+                    num_attention_heads,
+                    ffn_hidden_size,
+                });
+            }
         }
     }
 

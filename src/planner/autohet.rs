@@ -12,24 +12,37 @@ pub mod balance;
 mod bounds;
 mod candidates;
 mod counts;
+mod effort;
 pub mod grouping;
 pub(in crate::planner) mod joint;
 mod mapping;
 pub(in crate::planner) mod outer;
 mod pipeline;
+pub mod polish;
+mod regrouping;
 pub(in crate::planner) mod setting;
 pub(in crate::planner) mod shortage;
 mod stage_one;
 #[cfg(test)]
 mod tests;
 
-use super::baselines;
-use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
+pub use shortage::fitting_changes;
+
+use super::{baselines, ranking};
+use crate::plan::{Judge, Plan, PlanError, PlanRequest, PlannedIteration, Planner, Replica};
 use outer::Outer;
-use rayon::prelude::*;
+use polish::PolishBudget;
+pub(in crate::planner) use regrouping::Regrouping;
 
 /// Most plans of its own that are executed before one is returned.
-const MAX_JUDGED: usize = 3;
+const MAX_JUDGED: usize = 10;
+/// Instructions that are executed to judge plans, beyond those of the first two.
+const MAX_INSTRUCTIONS: u64 = 1_000_000;
+
+/// What the last step may do where the judge is a closed form.
+const RANKED_BY_CLOSED_FORM: PolishBudget = PolishBudget { work: 0, ranked_gpus: 40_000_000, unlike_degrees: true };
+/// What it may do where plans are executed: about as much as everything before it.
+const EXECUTED: PolishBudget = PolishBudget { work: 500_000, ranked_gpus: 100_000, unlike_degrees: false };
 
 /// The planner. `AutoHet::default()` uses SCIP where it's compiled in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,9 +77,54 @@ impl Engine {
         }
     }
 
+    /// What the last step may do: nothing where milliseconds count.
+    fn polish_budget(self, judge: &dyn Judge) -> Option<PolishBudget> {
+        if !self.tries_grids() {
+            return None;
+        }
+        Some(if judge.is_closed_form() { RANKED_BY_CLOSED_FORM } else { EXECUTED })
+    }
+
     #[cfg(feature = "scip")]
     fn uses_scip(self) -> bool {
         matches!(self, Self::Auto | Self::Scip)
+    }
+}
+
+fn effort_is_over(request: &PlanRequest) -> bool {
+    request.limits.out_of_time.is_some_and(|is_over| is_over())
+}
+
+/// Keeps as many of the first plans as may be executed. The more GPUs and micro batches, the fewer.
+fn within_instructions(plans: &mut Vec<Plan>) {
+    let mut instructions = 0;
+    let mut kept = 0;
+    plans.retain(|plan| {
+        instructions += instructions_of(plan);
+        kept += 1;
+        kept <= 2 || instructions <= MAX_INSTRUCTIONS
+    });
+}
+
+/// About how many instructions the plan's program has: for each micro batch on each GPU two passes, with a transfer before
+/// and behind.
+fn instructions_of(plan: &Plan) -> u64 {
+    let of_replica = |replica: &Replica| {
+        let gpus: usize = replica.stages.iter().map(|stage| stage.gpus.len()).sum();
+        6 * gpus as u64 * u64::from(replica.micro_batches)
+    };
+    plan.replicas.iter().map(of_replica).sum()
+}
+
+impl AutoHet {
+    /// Plans, the best by the closed form first, none of which was executed; none where nothing fits.
+    pub(in crate::planner) fn unjudged(self, request: &PlanRequest) -> Result<Vec<Plan>, PlanError> {
+        Outer::new(request, self.name())?.best_plans(self.engine)
+    }
+
+    /// No plan of the request's space is faster than this, in seconds; at most `known_s`, the time of one.
+    pub fn lower_bound_s(request: &PlanRequest, known_s: f64) -> Result<f64, PlanError> {
+        Ok(Outer::new(request, "autohet")?.lower_bound_s(known_s))
     }
 }
 
@@ -76,31 +134,33 @@ impl Planner for AutoHet {
     }
 
     fn plan(&self, request: &PlanRequest) -> Result<PlannedIteration, PlanError> {
-        let PlanRequest { cluster, cost, judge, .. } = *request;
+        let PlanRequest { cluster, judge, .. } = *request;
         if cluster.nodes.iter().all(|node| node.gpu_count == 0) {
             return Err(PlanError::EmptyCluster);
         }
         let outer = Outer::new(request, self.name())?;
-        let mut plans = outer.best_plans(self.engine)?;
-        plans.truncate(MAX_JUDGED);
-        let grids = if self.engine.tries_grids() {
-            baselines::most_promising(request, self.name(), &outer)?
-        } else {
-            Vec::new()
+        let grids = || {
+            let wanted = self.engine.tries_grids() && !effort_is_over(request);
+            if wanted { baselines::most_promising(request, self.name()) } else { Ok(Vec::new()) }
         };
-        for plan in grids {
+        let (plans, grids) = rayon::join(|| outer.best_plans(self.engine), grids);
+        let mut plans = plans?;
+        plans.truncate(if effort_is_over(request) { 1 } else { MAX_JUDGED });
+        for plan in grids? {
             if !plans.contains(&plan) {
                 plans.push(plan);
             }
         }
-        // On all cores: a replay re-plans a hundred times, and this is most of it.
-        let judged = plans.par_iter().map(|plan| judge.iteration_s(plan, cluster, cost));
-        let judged = judged.collect::<Result<Vec<f64>, _>>()?;
-        let best = judged.into_iter().zip(plans).min_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((predicted_iteration_s, plan)) = best else { return Err(shortage::explain(request)) };
-        debug_assert_eq!(plan.validate(cluster, cost), Ok(()));
-        let lower_bound_s = outer.lower_bound_s(predicted_iteration_s);
-        let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
-        Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap })
+        within_instructions(&mut plans);
+        let mut judged = ranking::judge_all(request, plans)?;
+        if let Some(budget) = self.engine.polish_budget(judge)
+            && !effort_is_over(request)
+        {
+            judged = polish::polish(request, judged, budget);
+        }
+        let planned = PlannedIteration::best_of(judged, |known_s| outer.lower_bound_s(known_s));
+        let planned = planned.ok_or_else(|| shortage::explain(request))?;
+        debug_assert_eq!(planned.plan.validate(cluster, request.cost), Ok(()));
+        Ok(planned)
     }
 }

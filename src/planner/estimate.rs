@@ -2,12 +2,12 @@
 //! best of them.
 
 use super::autohet::balance::{Pace, steady_period_s};
-use crate::cluster::{Cluster, GpuSpec, Link};
+use crate::cluster::{Cluster, FlowCurve, GpuSpec, Link};
 use crate::cost::communication::{ring_all_reduce_s, transfer_s};
 use crate::cost::{BlockCost, CostError, CostModel};
 use crate::ids::{LayerId, NodeId};
 use crate::model::Block;
-use crate::plan::{Plan, Replica};
+use crate::plan::{Plan, Replica, ScheduleKind, Stage};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -50,16 +50,13 @@ pub fn iteration_s(plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<f
 
 /// When each stage of each replica has reduced its last gradient.
 fn reduce_gradients(plan: &Plan, cluster: &Cluster, cost: &CostModel, replicas: &[ReplicaTimes]) -> Vec<Vec<f64>> {
-    let execution = plan.execution();
     let ranks = replicas.len() as u32;
     let mut stage_free_s: Vec<Vec<f64>> = replicas.iter().map(|times| vec![0.0; times.nodes.len()]).collect();
     let mut nic_free_s = vec![0.0_f64; cluster.nodes.len()];
     let mut stage_of: Vec<usize> = replicas.iter().map(|times| times.nodes.len() - 1).collect();
-    let layer_bytes = cost.gradient_bytes(Block::Layer(LayerId(0)), &execution);
-    let embedding_bytes = cost.gradient_bytes(Block::Embedding, &execution);
+    let slice_bytes = |block, slices| cost.gradient_bytes(block, &plan.execution_at(slices));
     let mut ring: Option<Ring> = None;
     for layer in (0..cost.model().num_layers).rev() {
-        let bytes = if layer == 0 { layer_bytes + embedding_bytes } else { layer_bytes };
         let mut start_s = 0.0_f64;
         let mut moved = false;
         for ((stage, times), free_s) in stage_of.iter_mut().zip(replicas).zip(&stage_free_s) {
@@ -73,13 +70,17 @@ fn reduce_gradients(plan: &Plan, cluster: &Cluster, cost: &CostModel, replicas: 
         }
         if moved || ring.is_none() {
             let holders = replicas.iter().zip(&stage_of).map(|(times, &stage)| times.nodes[stage]).collect();
-            ring = Some(Ring::new(cluster, holders, plan.tensor_parallel_size));
+            let degrees = plan.replicas.iter().zip(&stage_of);
+            let degrees = degrees.map(|(replica, &stage)| replica.stages[stage].tensor_parallel_size()).collect();
+            ring = Some(Ring::new(cluster, holders, degrees));
         }
         let Some(ring) = &ring else { unreachable!("made above") };
+        let embedding_bytes = if layer == 0 { slice_bytes(Block::Embedding, ring.slices) } else { 0 };
+        let bytes = slice_bytes(Block::Layer(LayerId(0)), ring.slices) + embedding_bytes;
         for &(node, _) in &ring.crossings {
             start_s = start_s.max(nic_free_s[node.index()]);
         }
-        let end_s = start_s + ring_all_reduce_s(ranks, bytes, ring.slowest);
+        let end_s = start_s + ring_all_reduce_s(ranks, bytes, ring.slowest(bytes as f64 / f64::from(ranks)));
         for &(node, share) in &ring.crossings {
             nic_free_s[node.index()] = start_s + ring_all_reduce_s(ranks, bytes, share);
         }
@@ -92,40 +93,61 @@ fn reduce_gradients(plan: &Plan, cluster: &Cluster, cost: &CostModel, replicas: 
 
 /// A ring through the holders of a layer, node by node, as NCCL builds it: each node is left once.
 struct Ring {
-    /// Its slowest edge.
+    /// Its slowest edge, flows as fast as can be.
     slowest: Link,
+    /// What flows over its edges between nodes reach, each curve once.
+    flows: Vec<FlowCurve>,
     /// Nodes whose network interface it leaves by, and what each edge gets of that.
     crossings: Vec<(NodeId, Link)>,
+    /// Slices that are reduced at once, each in a ring of its own.
+    slices: u32,
 }
 
 impl Ring {
-    /// All tensor-parallel ranks reduce their shards at once, each in a ring of its own: they share network interfaces,
-    /// while each has its own link within a node.
-    fn new(cluster: &Cluster, mut holders: Vec<NodeId>, tensor_parallel_size: u32) -> Self {
+    /// All slices are reduced at once: they share network interfaces, while each rank has its own link within a node,
+    /// which its slices share where it has several.
+    fn new(cluster: &Cluster, mut holders: Vec<NodeId>, degrees: Vec<u32>) -> Self {
+        let slices = degrees.iter().copied().max().unwrap_or(1);
+        let turns = f64::from(degrees.into_iter().map(|degree| slices / degree.max(1)).max().unwrap_or(1));
         holders.sort_unstable();
         let edges = || (0..holders.len()).map(|index| (holders[index], holders[(index + 1) % holders.len()]));
         let mut slowest = Link { bytes_per_s: f64::INFINITY, latency_s: 0.0 };
         let mut crossings: Vec<(NodeId, Link)> = Vec::new();
+        let mut flows: Vec<FlowCurve> = Vec::new();
         for (from, to) in edges() {
             let mut link = cluster.path(from, to);
-            if from != to {
-                link.bytes_per_s /= f64::from(tensor_parallel_size);
+            if from == to {
+                link.bytes_per_s /= turns;
+            } else {
+                link.bytes_per_s /= f64::from(slices);
                 crossings.push((from, link));
+                for flow in [from, to].into_iter().filter_map(|node| cluster.node(node).flow) {
+                    if !flows.contains(&flow) {
+                        flows.push(flow);
+                    }
+                }
             }
+            link.latency_s *= turns;
             slowest.bytes_per_s = slowest.bytes_per_s.min(link.bytes_per_s);
             slowest.latency_s = slowest.latency_s.max(link.latency_s);
         }
-        Self { slowest, crossings }
+        Self { slowest, flows, crossings, slices }
+    }
+
+    /// Its slowest edge with messages of so many bytes.
+    fn slowest(&self, bytes: f64) -> Link {
+        let flows = self.flows.iter().map(|flow| flow.bytes_per_s(bytes));
+        Link { bytes_per_s: flows.fold(self.slowest.bytes_per_s, f64::min), ..self.slowest }
     }
 }
 
-/// Prices of blocks by GPU type, each asked for once.
+/// Prices of blocks by GPU type and tensor-parallel degree, each asked for once.
 struct Prices<'a> {
     plan: &'a Plan,
     cluster: &'a Cluster,
     cost: &'a CostModel,
     node_of: HashMap<&'a str, NodeId>,
-    known: Vec<(&'a Arc<GpuSpec>, [BlockCost; 3])>,
+    known: Vec<(&'a Arc<GpuSpec>, u32, [BlockCost; 3])>,
 }
 
 impl<'a> Prices<'a> {
@@ -135,50 +157,118 @@ impl<'a> Prices<'a> {
         Self { plan, cluster, cost, node_of, known: Vec::new() }
     }
 
-    /// Costs of a layer, the embedding and the head on this node.
-    fn of(&mut self, node: NodeId) -> Result<[BlockCost; 3], CostError> {
+    /// Costs of a layer, the embedding and the head on so many GPUs of this node.
+    fn of(&mut self, node: NodeId, degree: u32) -> Result<[BlockCost; 3], CostError> {
         let gpu = &self.cluster.node(node).gpu;
-        if let Some((_, prices)) = self.known.iter().find(|(known, _)| Arc::ptr_eq(known, gpu)) {
+        let is_same = |(known, at, _): &&(&Arc<GpuSpec>, u32, _)| *at == degree && Arc::ptr_eq(known, gpu);
+        if let Some((_, _, prices)) = self.known.iter().find(is_same) {
             return Ok(*prices);
         }
-        let price = |block| self.cost.block_cost(block, gpu, &self.plan.execution());
+        let price = |block| self.cost.block_cost(block, gpu, &self.plan.execution_at(degree));
         let prices = [price(Block::Layer(LayerId(0)))?, price(Block::Embedding)?, price(Block::Head)?];
-        self.known.push((gpu, prices));
+        self.known.push((gpu, degree, prices));
         Ok(prices)
     }
 }
 
-/// Boundaries of pipelines that cross each node's network interface.
+/// What goes over a stage boundary in one direction for one micro batch.
+struct Messages {
+    /// How many.
+    count: u32,
+    /// Bytes of each.
+    bytes: u64,
+    /// How many of them a rank at either end takes, one after the other.
+    turns: u32,
+}
+
+impl Messages {
+    /// Without sequence parallelism each receiver gets the whole tensor, with it each part goes once to who needs it.
+    fn new(plan: &Plan, cost: &CostModel, from: &Stage, to: &Stage) -> Self {
+        let (from, to) = (from.tensor_parallel_size(), to.tensor_parallel_size());
+        let count = if plan.sequence_parallel { from.max(to) } else { to };
+        let bytes = cost.boundary_bytes(&plan.execution_at(if plan.sequence_parallel { count } else { to }));
+        Self { count, bytes, turns: count.div_ceil(from).max(count.div_ceil(to)) }
+    }
+
+    fn all_bytes(&self) -> u64 {
+        self.bytes * u64::from(self.count)
+    }
+}
+
+/// Messages over boundaries of pipelines that cross each node's network interface.
 struct Traffic {
-    /// Activations that leave the node: their gradients come back.
-    leaving: Vec<u32>,
-    /// Activations that enter the node: their gradients go back.
-    entering: Vec<u32>,
+    /// Activations that leave and enter the node.
+    activations: [Vec<u32>; 2],
+    /// Gradients that leave and enter it.
+    gradients: [Vec<u32>; 2],
+    /// Bytes that leave the node in each period: activations forward and gradients back.
+    leaving_bytes: Vec<u64>,
 }
 
 impl Traffic {
     fn new(plan: &Plan, prices: &Prices) -> Self {
         let nodes = prices.cluster.nodes.len();
-        let mut traffic = Self { leaving: vec![0; nodes], entering: vec![0; nodes] };
+        let none = || [vec![0; nodes], vec![0; nodes]];
+        let mut traffic = Self { activations: none(), gradients: none(), leaving_bytes: vec![0; nodes] };
         for pair in plan.replicas.iter().flat_map(|replica| replica.stages.windows(2)) {
             let (from, to) = (prices.node_of[pair[0].node.as_str()], prices.node_of[pair[1].node.as_str()]);
-            if from != to {
-                traffic.leaving[from.index()] += 1;
-                traffic.entering[to.index()] += 1;
+            if from == to {
+                continue;
             }
+            let there = Messages::new(plan, prices.cost, &pair[0], &pair[1]);
+            let back = Messages::new(plan, prices.cost, &pair[1], &pair[0]);
+            traffic.activations[0][from.index()] += there.count;
+            traffic.activations[1][to.index()] += there.count;
+            traffic.gradients[0][to.index()] += back.count;
+            traffic.gradients[1][from.index()] += back.count;
+            traffic.leaving_bytes[from.index()] += there.all_bytes();
+            traffic.leaving_bytes[to.index()] += back.all_bytes();
         }
         traffic
     }
+}
 
-    /// Transfers that share an interface with the one between two nodes: like replicas run in step, so that what crosses
-    /// the same interface in the same direction does so at the same time.
-    fn sharing(&self, from: NodeId, to: NodeId) -> u32 {
-        self.leaving[from.index()].max(self.entering[to.index()])
+/// Messages that share an interface with those between two nodes: like replicas run in step, so that what crosses the same
+/// interface in the same direction does so at the same time.
+fn sharing([leaving, entering]: &[Vec<u32>; 2], from: NodeId, to: NodeId) -> u32 {
+    leaving[from.index()].max(entering[to.index()])
+}
+
+/// Seconds of an activation over the boundary between two stages, and of its gradient back.
+fn boundary_s(stages: &[Stage], nodes: &[NodeId], traffic: &Traffic, prices: &Prices) -> [f64; 2] {
+    let one_way_s = |(from, to): (usize, usize), at_once: &[Vec<u32>; 2]| {
+        let messages = Messages::new(prices.plan, prices.cost, &stages[from], &stages[to]);
+        let mut link = prices.cluster.path(nodes[from], nodes[to]);
+        let sharing = if nodes[from] == nodes[to] { messages.turns } else { sharing(at_once, nodes[from], nodes[to]) };
+        let flow_bytes_per_s = prices.cluster.flow_bytes_per_s(nodes[from], nodes[to], messages.bytes as f64);
+        link.bytes_per_s = (link.bytes_per_s / f64::from(sharing)).min(flow_bytes_per_s);
+        link.latency_s *= f64::from(messages.turns);
+        transfer_s(messages.bytes, link)
+    };
+    [one_way_s((0, 1), &traffic.activations), one_way_s((1, 0), &traffic.gradients)]
+}
+
+/// The pace of 1F1B: see [`steady_period_s`]. `boundaries_s` are there and back.
+fn one_forward_one_backward(stage_s: &[f64], boundaries_s: &[[f64; 2]], busiest_interface_s: f64) -> Pace {
+    let round_trips_s: Vec<f64> = boundaries_s.iter().map(|[there_s, back_s]| there_s + back_s).collect();
+    let floor_s = boundaries_s.iter().flatten().copied().fold(busiest_interface_s, f64::max);
+    Pace {
+        fill_s: stage_s.iter().sum::<f64>() + round_trips_s.iter().sum::<f64>(),
+        period_s: steady_period_s(stage_s, &round_trips_s).max(floor_s),
     }
+}
 
-    /// Transfers that leave the node in each period: activations forward and gradients back.
-    fn per_period(&self, node: NodeId) -> u32 {
-        self.leaving[node.index()] + self.entering[node.index()]
+/// The pace of GPipe: all micro batches go forward at the pace of the slowest forward pass or transfer, then backward at
+/// that of the slowest on the way back. No transfer waits for one in the other direction.
+fn gpipe(stage_s: &[f64], backward_s: &[f64], boundaries_s: &[[f64; 2]], busiest_interface_s: f64) -> Pace {
+    let slowest = |passes: &mut dyn Iterator<Item = f64>| passes.fold(0.0, f64::max);
+    let forward_s = slowest(&mut stage_s.iter().zip(backward_s).map(|(both_s, back_s)| both_s - back_s));
+    let there_s = slowest(&mut boundaries_s.iter().map(|[there_s, _]| *there_s));
+    let back_s = slowest(&mut boundaries_s.iter().map(|[_, back_s]| *back_s));
+    let period_s = forward_s.max(there_s) + slowest(&mut backward_s.iter().copied()).max(back_s);
+    Pace {
+        fill_s: stage_s.iter().sum::<f64>() + boundaries_s.iter().flatten().sum::<f64>(),
+        period_s: period_s.max(busiest_interface_s),
     }
 }
 
@@ -186,24 +276,15 @@ fn replica_times(replica: &Replica, traffic: &Traffic, prices: &mut Prices) -> R
     let (plan, cluster, cost) = (prices.plan, prices.cluster, prices.cost);
     let depth = replica.stages.len();
     let nodes: Vec<NodeId> = replica.stages.iter().map(|stage| prices.node_of[stage.node.as_str()]).collect();
-    let boundary_bytes = cost.boundary_bytes(&plan.execution());
-    let one_way_s = |pair: &[NodeId]| {
-        let mut link = cluster.path(pair[0], pair[1]);
-        if pair[0] != pair[1] {
-            link.bytes_per_s /= f64::from(plan.tensor_parallel_size * traffic.sharing(pair[0], pair[1]));
-        }
-        transfer_s(boundary_bytes, link)
-    };
-    let transfers_s: Vec<f64> = nodes.windows(2).map(one_way_s).collect();
-    let interface_s = |node: &NodeId| {
-        let bytes = boundary_bytes * u64::from(plan.tensor_parallel_size * traffic.per_period(*node));
-        bytes as f64 / cluster.node(*node).nic.bytes_per_s
-    };
+    let boundaries_s: Vec<[f64; 2]> = (1..depth)
+        .map(|stage| boundary_s(&replica.stages[stage - 1..=stage], &nodes[stage - 1..=stage], traffic, prices))
+        .collect();
+    let interface_s = |node: &NodeId| traffic.leaving_bytes[node.index()] as f64 / cluster.node(*node).nic.bytes_per_s;
     let busiest_interface_s = nodes.iter().map(interface_s).fold(0.0, f64::max);
     let (mut stage_s, mut backward_s) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
     let (mut layer_backward_s, mut optimizer_s) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
     for (index, (stage, &node)) in replica.stages.iter().zip(&nodes).enumerate() {
-        let [layer, embedding, head] = prices.of(node)?;
+        let [layer, embedding, head] = prices.of(node, stage.tensor_parallel_size())?;
         let ends = [(index == 0, embedding, Block::Embedding), (index + 1 == depth, head, Block::Head)];
         let count = f64::from(stage.num_layers);
         let (mut total, mut backward) = (count * layer.total_s(), count * layer.backward.total_s());
@@ -216,18 +297,16 @@ fn replica_times(replica: &Replica, traffic: &Traffic, prices: &mut Prices) -> R
         stage_s.push(total);
         backward_s.push(backward);
         layer_backward_s.push(layer.backward.total_s());
-        let per_gpu = parameters / u64::from(plan.tensor_parallel_size);
+        let per_gpu = parameters / u64::from(stage.tensor_parallel_size());
         optimizer_s.push(cost.optimizer_step_s(&cluster.node(node).gpu, per_gpu, plan.precision));
     }
-    let round_trips_s: Vec<f64> = transfers_s.iter().map(|one_way_s| 2.0 * one_way_s).collect();
-    let floor_s = transfers_s.iter().copied().fold(busiest_interface_s, f64::max);
-    let pace = Pace {
-        fill_s: stage_s.iter().sum::<f64>() + round_trips_s.iter().sum::<f64>(),
-        period_s: steady_period_s(&stage_s, &round_trips_s).max(floor_s),
+    let pace = match plan.schedule {
+        ScheduleKind::OneForwardOneBackward => one_forward_one_backward(&stage_s, &boundaries_s, busiest_interface_s),
+        ScheduleKind::GPipe => gpipe(&stage_s, &backward_s, &boundaries_s, busiest_interface_s),
     };
     let mut after_stage_s = vec![0.0; depth];
     for stage in 1..depth {
-        after_stage_s[stage] = after_stage_s[stage - 1] + backward_s[stage - 1] + transfers_s[stage - 1];
+        after_stage_s[stage] = after_stage_s[stage - 1] + backward_s[stage - 1] + boundaries_s[stage - 1][1];
     }
     let first_layers = replica.stages.iter().map(|stage| stage.first_layer).collect();
     let total_s = pace.time_s(replica.micro_batches);

@@ -14,7 +14,7 @@ pub enum ProfileError {
     },
     /// The file isn't a profile.
     #[error(
-        "{path}:{line}:{column}: {problem}\nhint: a profile has `schema_version`, `model` and `entries`, each with `gpu`, `tensor_parallel_size`, `micro_batch_size` and `layer`"
+        "{path}:{line}:{column}: {problem}\nhint: a profile has `schema_version`, `model` and `entries`, each with `gpu`, `tensor_parallel_size`, `micro_batch_size` and `layer`; one of Sailor has `model`, `gpu`, `tp`, `layers` and `by_micro_batch_size`"
     )]
     Json {
         /// Path.
@@ -24,6 +24,14 @@ pub enum ProfileError {
         /// Column, counted from 1.
         column: usize,
         /// What was found and expected.
+        problem: String,
+    },
+    /// A file of Sailor's has values that can't be.
+    #[error("{path}: {problem}\nhint: take the file as it was published")]
+    Sailor {
+        /// Path.
+        path: String,
+        /// What is wrong with it.
         problem: String,
     },
     /// An entry has a value that can't be.
@@ -63,6 +71,18 @@ pub enum ProfileError {
         profile: String,
         /// Model that is trained.
         model: String,
+    },
+    /// What was measured block by block has other layers than the model.
+    #[error(
+        "the profile measures {found} blocks of model `{model}`, which has {expected}: its layers, the embedding before them and the head behind\nhint: name the profile of the model as it is trained"
+    )]
+    Blocks {
+        /// Model.
+        model: String,
+        /// Blocks of the profile.
+        found: usize,
+        /// Blocks of the model.
+        expected: usize,
     },
     /// There is no measurement at or around the point asked for.
     #[error(

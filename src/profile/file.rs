@@ -1,10 +1,13 @@
 //! The profile's file: JSON, one entry per measured point.
 
+use super::blocks::MeasuredBlock;
+use super::sailor::SailorFile;
 use super::{Curve, LayerProfile, ProfileError, SCHEMA_VERSION};
 use crate::cluster::GpuSpec;
 use crate::input;
 use crate::model::{Block, Precision};
 use crate::units::format_number;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -15,6 +18,8 @@ const LONGEST_PASS_S: f64 = 3600.0;
 const LONGEST_STEP_S_PER_PARAMETER: f64 = 1e-3;
 /// Longest believable latency of a message.
 const LONGEST_LATENCY_S: f64 = 60.0;
+/// Believable factors between two passes through one block.
+const FACTORS: RangeInclusive<f64> = 0.1..=100.0;
 /// Believable rates of links.
 const BYTES_PER_S: RangeInclusive<f64> = 1.0..=1e15;
 
@@ -76,6 +81,16 @@ pub struct ProfileEntry {
     /// Seconds of the optimizer step for each parameter of a rank; estimated where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimizer_s_per_parameter: Option<f64>,
+    /// How many times as long a layer's backward pass takes in the last micro batch, while gradients of the layers behind it
+    /// are reduced; one where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_backward_factor: Option<f64>,
+    /// Seconds of the optimizer step of the model that was measured, as it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimizer_step_s: Option<f64>,
+    /// All blocks from the embedding to the head, where they were measured one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<MeasuredBlock>,
 }
 
 /// Seconds of one forward and one backward pass.
@@ -104,6 +119,20 @@ impl ProfileEntry {
         }
         if let Some(seconds) = self.optimizer_s_per_parameter {
             check_range("optimizer_s_per_parameter", seconds, LONGEST_STEP_S_PER_PARAMETER)?;
+        }
+        if let Some(factor) = self.last_backward_factor
+            && !FACTORS.contains(&factor)
+        {
+            let expected = format!("expected {} to {}", FACTORS.start(), FACTORS.end());
+            return Err(format!("`last_backward_factor` is `{}`, {expected}", format_number(factor)));
+        }
+        if let Some(seconds) = self.optimizer_step_s {
+            check_range("optimizer_step_s", seconds, LONGEST_PASS_S)?;
+        }
+        for (index, block) in self.blocks.iter().enumerate() {
+            for (pass, seconds) in [("forward_s", block.forward_s), ("backward_s", block.backward_s)] {
+                check_range(&format!("blocks[{index}].{pass}"), seconds, LONGEST_PASS_S)?;
+            }
         }
         let blocks = [("layer", Some(self.layer)), ("embedding", self.embedding), ("head", self.head)];
         for (name, measured) in blocks.iter().filter_map(|(name, measured)| Some((name, (*measured)?))) {
@@ -147,27 +176,58 @@ fn check_range(name: &str, seconds: f64, limit_s: f64) -> Result<(), String> {
     Err(format!("`{name}` is `{}`, expected seconds above zero, at most {limit_s}", format_number(seconds)))
 }
 
+impl ProfileFile {
+    /// Reads a file in any of the known formats, told apart by the keys that it has.
+    pub(super) fn read(path: &Path) -> Result<Self, ProfileError> {
+        let text = input::read_text(path)
+            .map_err(|error| ProfileError::Read { path: path.display().to_string(), problem: error.to_string() })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Reads the text of a file in any of the known formats; `path` names it in errors.
+    pub(super) fn parse(text: &str, path: &str) -> Result<Self, ProfileError> {
+        /// What only a file of Sailor's has.
+        #[derive(Deserialize)]
+        struct Probe {
+            by_micro_batch_size: Option<IgnoredAny>,
+        }
+        if parse::<Probe>(text, path)?.by_micro_batch_size.is_none() {
+            return parse(text, path);
+        }
+        let file: SailorFile = parse(text, path)?;
+        file.into_profile().map_err(|problem| ProfileError::Sailor { path: path.to_owned(), problem })
+    }
+}
+
+fn parse<T: DeserializeOwned>(text: &str, path: &str) -> Result<T, ProfileError> {
+    serde_json::from_str(text).map_err(|error| ProfileError::Json {
+        path: path.to_owned(),
+        line: error.line(),
+        column: error.column(),
+        problem: problem(&error),
+    })
+}
+
 impl LayerProfile {
     /// Reads a profile from its JSON file.
     pub fn read(path: &Path) -> Result<Self, ProfileError> {
-        let text = input::read_text(path)
-            .map_err(|error| ProfileError::Read { path: path.display().to_string(), problem: error.to_string() })?;
-        Self::from_json(&text, &path.display().to_string())
+        Self::from_entries(ProfileFile::read(path)?, &path.display().to_string())
     }
 
     /// Reads a profile from JSON; `path` names it in errors.
     pub fn from_json(text: &str, path: &str) -> Result<Self, ProfileError> {
-        let file: ProfileFile = serde_json::from_str(text).map_err(|error| ProfileError::Json {
-            path: path.to_owned(),
-            line: error.line(),
-            column: error.column(),
-            problem: problem(&error),
-        })?;
-        Self::from_entries(file, path)
+        Self::from_entries(ProfileFile::parse(text, path)?, path)
     }
 
     /// Checks and sorts the entries; `path` names their origin in errors.
     pub fn from_entries(file: ProfileFile, path: &str) -> Result<Self, ProfileError> {
+        let mut profile = Self { model: file.model.clone(), curves: Vec::new(), links: None };
+        profile.add(file, path)?;
+        Ok(profile)
+    }
+
+    /// Adds the measurements of one more file.
+    pub(super) fn add(&mut self, file: ProfileFile, path: &str) -> Result<(), ProfileError> {
         if file.schema_version != SCHEMA_VERSION {
             let path = path.to_owned();
             return Err(ProfileError::Version { path, found: file.schema_version, expected: SCHEMA_VERSION });
@@ -175,19 +235,38 @@ impl LayerProfile {
         if let Some(problem) = file.links.and_then(|links| links.check().err()) {
             return Err(ProfileError::Links { path: path.to_owned(), problem });
         }
-        let mut profile = Self { model: file.model, curves: Vec::new(), links: file.links };
+        self.links = self.links.or(file.links);
         for (index, entry) in file.entries.into_iter().enumerate() {
-            profile.insert(entry).map_err(|problem| ProfileError::Entry {
-                path: path.to_owned(),
-                entry: index + 1,
-                problem,
-            })?;
+            let refused = |problem| ProfileError::Entry { path: path.to_owned(), entry: index + 1, problem };
+            self.insert(entry).map_err(refused)?;
         }
-        Ok(profile)
+        Ok(())
+    }
+
+    /// Refuses blocks that don't agree with those of earlier entries: as many of them, and holding the same at the same
+    /// degree, whatever the type.
+    fn check_blocks(&self, entry: &ProfileEntry) -> Result<(), String> {
+        if entry.blocks.is_empty() {
+            return Ok(());
+        }
+        let found = entry.blocks.len();
+        if let Some(known) = self.block_count().filter(|known| *known != found) {
+            return Err(format!("`blocks` has {found} of them, in earlier entries there are {known}"));
+        }
+        let same = self.memory(entry.tensor_parallel_size, entry.precision);
+        let differs = |known| entry.blocks.iter().filter_map(|block| block.memory).zip(known).any(|(a, b)| a != b);
+        if same.is_some_and(differs) {
+            let degree = entry.tensor_parallel_size;
+            return Err(format!(
+                "`memory` of a block isn't that of earlier entries at tensor-parallel size `{degree}`"
+            ));
+        }
+        Ok(())
     }
 
     fn insert(&mut self, entry: ProfileEntry) -> Result<(), String> {
         entry.check()?;
+        self.check_blocks(&entry)?;
         let gpu = GpuSpec::lookup(&entry.gpu).map_or_else(|_| entry.gpu.clone(), |spec| spec.name.clone());
         let found = self.curves.iter_mut().find(|curve| {
             curve.gpu == gpu

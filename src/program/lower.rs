@@ -3,9 +3,11 @@
 //! Each pass takes a rank's operations and gives them back with more between them. Dependencies come last, from where
 //! an operation stands ([`with_dependencies`]), so that no pass has to keep indices right for the next.
 
+use super::layout::{Layout, Neighbours};
 use super::schedules::{StagePosition, compute_order};
-use super::{Channel, Direction, Group, Instruction, InstructionId, Op, Part, Program, RankProgram, Stream};
-use crate::ids::{Rank, ReplicaId, StageId};
+use super::share::{Share, lcm};
+use super::{Direction, Group, Instruction, InstructionId, Op, Part, Program, RankProgram, Stream};
+use crate::ids::{ReplicaId, StageId};
 use crate::model::Block;
 use crate::plan::Plan;
 use indexmap::IndexMap;
@@ -25,89 +27,41 @@ impl Program {
         let mut ranks = Vec::with_capacity(plan.world_size());
         for (j, replica) in plan.replicas.iter().enumerate() {
             let depth = replica.stages.len();
-            for p in 0..depth {
+            for (p, stage) in replica.stages.iter().enumerate() {
                 let position = StagePosition { stage: p, depth, micro_batches: replica.micro_batches };
                 let order = compute_order(plan.schedule, position);
                 let blocks = replica.blocks(p);
-                for tensor_rank in 0..plan.tensor_parallel_size {
-                    let ops = with_communication(&order, &layout.neighbours(j, position, tensor_rank));
-                    let reduced = reduced_blocks(&blocks, &groups, tensor_rank, options);
-                    let ops = with_gradient_reduction(ops, &blocks, &reduced);
+                let tensor_parallel_size = stage.tensor_parallel_size();
+                for tensor_rank in 0..tensor_parallel_size {
+                    let ops = with_communication(&order, layout.neighbours(layout.rank(j, p, tensor_rank)));
+                    let held = Share::of_rank(tensor_rank, tensor_parallel_size);
+                    let ops = with_gradient_reduction(ops, &blocks, &groups.reduced(&blocks, held, options));
                     ranks.push(RankProgram {
                         replica: ReplicaId::from(j),
                         stage: StageId::from(p),
                         tensor_rank,
+                        tensor_parallel_size,
                         instructions: with_dependencies(&ops),
                     });
                 }
             }
         }
-        let program = Self { ranks, channels: layout.channels, groups: groups.into_values().collect() };
+        let program = Self { ranks, channels: layout.channels, groups: groups.all };
         debug_assert_eq!(program.validate(plan), Ok(()));
         program
     }
 }
 
-/// Numbers of ranks and channels.
-struct Layout {
-    /// First rank of each stage of each replica.
-    first_rank: Vec<Vec<u32>>,
-    /// Per rank, the channel to its counterpart in the next stage; the way back is the channel after it.
-    to_next: Vec<Option<u32>>,
-    channels: Vec<Channel>,
+/// Groups of more than one rank.
+struct Groups {
+    all: Vec<Group>,
+    /// By block, the number of its first group and of its slices; one group follows the other.
+    of_block: IndexMap<Block, (u32, u32)>,
 }
 
-/// A rank's channels: where it receives from and sends to, `None` at the pipeline's ends.
-struct Neighbours {
-    receive_activation: Option<u32>,
-    send_activation: Option<u32>,
-    receive_gradient: Option<u32>,
-    send_gradient: Option<u32>,
-}
-
-impl Layout {
-    fn new(plan: &Plan) -> Self {
-        let mut layout = Self { first_rank: Vec::new(), to_next: Vec::new(), channels: Vec::new() };
-        let mut next_rank = 0;
-        for replica in &plan.replicas {
-            let mut first = Vec::with_capacity(replica.stages.len());
-            for p in 0..replica.stages.len() {
-                first.push(next_rank);
-                for rank in next_rank..next_rank + plan.tensor_parallel_size {
-                    let is_last = p + 1 == replica.stages.len();
-                    layout.to_next.push((!is_last).then_some(layout.channels.len() as u32));
-                    if !is_last {
-                        let (from, to) = (Rank(rank), Rank(rank + plan.tensor_parallel_size));
-                        layout.channels.extend([Channel { from, to }, Channel { from: to, to: from }]);
-                    }
-                }
-                next_rank += plan.tensor_parallel_size;
-            }
-            layout.first_rank.push(first);
-        }
-        layout
-    }
-
-    fn rank(&self, replica: usize, stage: usize, tensor_rank: u32) -> Rank {
-        Rank(self.first_rank[replica][stage] + tensor_rank)
-    }
-
-    fn neighbours(&self, replica: usize, position: StagePosition, tensor_rank: u32) -> Neighbours {
-        let to_next = |stage| self.to_next[self.rank(replica, stage, tensor_rank).index()];
-        let from_previous = position.stage.checked_sub(1).and_then(to_next);
-        let next = to_next(position.stage);
-        Neighbours {
-            receive_activation: from_previous,
-            send_activation: next,
-            receive_gradient: next.map(|channel| channel + 1),
-            send_gradient: from_previous.map(|channel| channel + 1),
-        }
-    }
-}
-
-/// Groups of more than one rank, by block and tensor-parallel rank. A ring goes node by node, so that it leaves each
-/// node once.
-fn gradient_groups(plan: &Plan, layout: &Layout, options: LowerOptions) -> IndexMap<(Block, u32), Group> {
+/// The groups of all slices of all blocks that several stages hold. A ring goes node by node, so that it leaves each node
+/// once.
+fn gradient_groups(plan: &Plan, layout: &Layout, options: LowerOptions) -> Groups {
     let mut holders: IndexMap<Block, Vec<(usize, usize)>> = IndexMap::new();
     for (j, replica) in plan.replicas.iter().enumerate() {
         for p in 0..replica.stages.len() {
@@ -120,60 +74,67 @@ fn gradient_groups(plan: &Plan, layout: &Layout, options: LowerOptions) -> Index
             }
         }
     }
-    let mut groups = IndexMap::new();
+    let stage = |(j, p): (usize, usize)| &plan.replicas[j].stages[p];
+    let mut groups = Groups { all: Vec::new(), of_block: IndexMap::new() };
     for (block, mut stages) in holders {
         if stages.len() < 2 {
             continue;
         }
-        let device = |&(j, p): &(usize, usize)| (&plan.replicas[j].stages[p].node, plan.replicas[j].stages[p].gpus[0]);
-        stages.sort_by(|a, b| device(a).cmp(&device(b)));
-        for tensor_rank in 0..plan.tensor_parallel_size {
-            let ranks = stages.iter().map(|&(j, p)| layout.rank(j, p, tensor_rank)).collect();
-            groups.insert((block, tensor_rank), Group { block, ranks });
+        let device = |place| (&stage(place).node, stage(place).gpus[0]);
+        stages.sort_by(|&a, &b| device(a).cmp(&device(b)));
+        let slices = stages.iter().map(|&place| stage(place).tensor_parallel_size()).fold(1, lcm);
+        groups.of_block.insert(block, (groups.all.len() as u32, slices));
+        for slice in 0..slices {
+            let holder =
+                |&(j, p): &(usize, usize)| layout.rank(j, p, slice * stage((j, p)).tensor_parallel_size() / slices);
+            let ranks = stages.iter().map(holder).collect();
+            groups.all.push(Group { block, share: Share::of_rank(slice, slices), ranks });
         }
     }
     groups
 }
 
-/// What a rank reduces: after the backward of which of its blocks, which group. In the one order that all ranks share,
-/// from the head to the embedding, without which collectives of different groups could wait for each other in a circle.
-fn reduced_blocks(
-    blocks: &[Block],
-    groups: &IndexMap<(Block, u32), Group>,
-    tensor_rank: u32,
-    options: LowerOptions,
-) -> Vec<(Block, Op)> {
-    let mut reduced = Vec::new();
-    let mut tied_head = None;
-    for &block in blocks.iter().rev() {
-        if options.tie_word_embeddings && block == Block::Head {
-            tied_head = groups.get_index_of(&(Block::Embedding, tensor_rank));
-        } else if let Some(group) = groups.get_index_of(&(block, tensor_rank)) {
-            reduced.push((block, Op::AllReduce { group: group as u32, block }));
+impl Groups {
+    /// The groups of what a rank holds of a block.
+    fn of(&self, block: Block, held: Share) -> impl Iterator<Item = u32> + use<> {
+        let (first, slices) = self.of_block.get(&block).copied().unwrap_or_default();
+        let slices = if slices == 0 { 0..0 } else { held.in_parts(slices) };
+        slices.map(move |slice| first + slice)
+    }
+
+    /// What a rank reduces: after the backward of which of its blocks, which group. In the one order that all ranks
+    /// share, from the head to the embedding and slice by slice, without which collectives of different groups could wait
+    /// for each other in a circle.
+    fn reduced(&self, blocks: &[Block], held: Share, options: LowerOptions) -> Vec<(Block, Op)> {
+        let mut reduced = Vec::new();
+        let is_tied = |block: Block| options.tie_word_embeddings && block == Block::Head;
+        for &block in blocks.iter().rev().filter(|block| !is_tied(**block)) {
+            reduced.extend(self.of(block, held).map(|group| (block, Op::AllReduce { group, block })));
         }
+        if blocks.iter().any(|block| is_tied(*block)) && !blocks.contains(&Block::Embedding) {
+            let block = Block::Embedding;
+            reduced.extend(self.of(block, held).map(|group| (blocks[0], Op::AllReduce { group, block })));
+        }
+        reduced
     }
-    if let (Some(group), false) = (tied_head, blocks.contains(&Block::Embedding)) {
-        reduced.push((blocks[0], Op::AllReduce { group: group as u32, block: Block::Embedding }));
-    }
-    reduced
 }
 
-/// Puts each pass's receive before it and its send after it.
+/// Puts each pass's receives before it and its sends after it.
 fn with_communication(order: &[Op], neighbours: &Neighbours) -> Vec<Op> {
     let mut ops = Vec::with_capacity(order.len() * 3);
     for &op in order {
         let (micro_batch, direction, receive, send) = match op {
             Op::Forward { micro_batch } => {
-                (micro_batch, Direction::Downstream, neighbours.receive_activation, neighbours.send_activation)
+                (micro_batch, Direction::Downstream, &neighbours.receive_activation, &neighbours.send_activation)
             }
             Op::Backward { micro_batch, .. } => {
-                (micro_batch, Direction::Upstream, neighbours.receive_gradient, neighbours.send_gradient)
+                (micro_batch, Direction::Upstream, &neighbours.receive_gradient, &neighbours.send_gradient)
             }
             _ => unreachable!("a schedule orders forward and backward passes only"),
         };
-        ops.extend(receive.map(|channel| Op::Receive { micro_batch, direction, channel }));
+        ops.extend(receive.iter().map(|&channel| Op::Receive { micro_batch, direction, channel }));
         ops.push(op);
-        ops.extend(send.map(|channel| Op::Send { micro_batch, direction, channel }));
+        ops.extend(send.iter().map(|&channel| Op::Send { micro_batch, direction, channel }));
     }
     ops
 }
@@ -197,8 +158,8 @@ fn with_gradient_reduction(mut ops: Vec<Op>, blocks: &[Block], reduced: &[(Block
     ops
 }
 
-/// What waits for what, from where it stands: a pass for the receive right before it; a send or a reduction for the
-/// last pass before it; the optimizer for the last reduction.
+/// What waits for what, from where it stands: a pass for the receive right before it, and with that for those before it
+/// in the same stream; a send or a reduction for the last pass before it; the optimizer for the last reduction.
 fn with_dependencies(ops: &[Op]) -> Vec<Instruction> {
     let mut last_compute = None;
     let mut last_reduction = None;

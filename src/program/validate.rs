@@ -2,6 +2,8 @@
 //!
 //! The makespan alone doesn't catch a wrong 1F1B: GPipe has the same one.
 
+mod shares;
+
 use super::{Instruction, Op, Part, Program, Stream};
 use crate::ids::{MicroBatch, Rank};
 use crate::plan::Plan;
@@ -52,6 +54,14 @@ pub enum ProgramError {
         /// How often it takes part.
         found: usize,
     },
+    /// A rank that gets or reduces too little, too much, or what isn't there.
+    #[error("{rank}: {what}")]
+    Share {
+        /// The rank.
+        rank: Rank,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// Instructions that wait for each other in a circle.
     #[error("deadlock: {rank} can never start {op}")]
     Deadlock {
@@ -66,7 +76,9 @@ impl Program {
     /// Checks everything that can be checked without times.
     pub fn validate(&self, plan: &Plan) -> Result<(), ProgramError> {
         self.validate_pairing()?;
+        self.validate_transfers(plan)?;
         self.validate_groups()?;
+        self.validate_reductions(plan)?;
         for (index, rank) in self.ranks.iter().enumerate() {
             let replica = &plan.replicas[rank.replica.index()];
             let depth = replica.stages.len();
@@ -171,7 +183,8 @@ struct UntimedRun<'a> {
     /// Per rank and stream, the instructions still to run, last first.
     queues: Vec<[Vec<u32>; Stream::COUNT]>,
     done: Vec<Vec<bool>>,
-    /// Receives that wait at each channel, and members that wait at each group.
+    /// Receives that wait at each channel, members that wait at each group, and ranks that wait at each pass for those
+    /// who share their stage (by the first of them), as its collectives take them all.
     arrived: Vec<Vec<(usize, usize)>>,
 }
 
@@ -188,7 +201,7 @@ impl<'a> UntimedRun<'a> {
             program,
             queues: program.ranks.iter().map(|rank| queue(&rank.instructions)).collect(),
             done: program.ranks.iter().map(|rank| vec![false; rank.instructions.len()]).collect(),
-            arrived: vec![Vec::new(); program.channels.len() + program.groups.len()],
+            arrived: vec![Vec::new(); program.channels.len() + program.groups.len() + program.ranks.len()],
         }
     }
 
@@ -216,7 +229,11 @@ impl<'a> UntimedRun<'a> {
             Op::AllReduce { group, .. } => {
                 (self.program.channels.len() + group as usize, self.program.groups[group as usize].ranks.len())
             }
-            _ => {
+            Op::Forward { .. } | Op::Backward { .. } => {
+                let sharing = self.program.stage_ranks(Rank::from(rank));
+                (self.program.channels.len() + self.program.groups.len() + sharing.start, sharing.len())
+            }
+            Op::OptimizerStep => {
                 self.finish(rank, stream, id);
                 return true;
             }

@@ -36,14 +36,14 @@ pub(super) fn planned(with_v100: bool) -> PlannedIteration {
         model: "gpt3-1.3b".to_owned(),
         global_batch_size: 16,
         micro_batch_size: 1,
-        tensor_parallel_size: 2,
         sequence_parallel: false,
         recompute: Recompute::Selective,
         precision: Precision::Fp16,
         schedule: ScheduleKind::OneForwardOneBackward,
         replicas: if with_v100 { vec![deep, flat] } else { vec![deep] },
     };
-    PlannedIteration { plan, predicted_iteration_s, lower_bound_s: predicted_iteration_s / 1.25, gap: 0.25 }
+    let lower_bound_s = predicted_iteration_s / 1.25;
+    PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap: 0.25, alternatives: Vec::new() }
 }
 
 fn segment(seconds: (u64, u64), phase: Phase, plan: Option<usize>, iterations: u64) -> Segment {

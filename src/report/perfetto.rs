@@ -61,10 +61,13 @@ fn about(plan: &Plan, program: &Program, timeline: &Timeline) -> Value {
         "model": plan.model,
         "planner": plan.planner,
         "global_batch_size": plan.global_batch_size,
-        "tensor_parallel_size": plan.tensor_parallel_size,
+        "tensor_parallel_size": match plan.tensor_parallel_sizes()[..] {
+            [one] => json!(one),
+            _ => json!(plan.tensor_parallel_text()),
+        },
         "iteration_s": makespan.as_seconds(),
         "bubble_fraction": super::figures::ratio(bubble_s, makespan.as_seconds() * times.len() as f64),
-        "note": "tensor-parallel rank 0 of each stage; the other ranks of its group do the same at the same time",
+        "note": "tensor-parallel rank 0 of each stage; the other ranks of its group compute the same at the same time",
     })
 }
 

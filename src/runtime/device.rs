@@ -38,7 +38,7 @@ mod worker;
 
 pub use check::check_job;
 pub use clock::Clock;
-pub use compute::{BlockState, BlockTime};
+pub use compute::{BlockState, BlockTime, Pass};
 pub use conditions::{Conditions, EmulatedBlock, EmulatedRank, EmulationError};
 pub use data::{Corpus, DataOrigin, DataSet, TokenFormat};
 pub use devices::DeviceKind;

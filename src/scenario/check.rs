@@ -4,7 +4,7 @@
 //! simulated clock or the 64 bits of a byte count, so that what is computed from them is right, however odd.
 
 use super::{Scenario, ScenarioError};
-use crate::cluster::{NIC_GBIT_PER_S, NIC_LATENCY_US};
+use crate::cluster::{GpuSpec, NIC_GBIT_PER_S, NIC_LATENCY_US};
 use crate::elastic::checkpoint::CheckpointInterval;
 use crate::units::format_number;
 use std::collections::BTreeSet;
@@ -67,7 +67,8 @@ impl Scenario {
             .within(*NIC_GBIT_PER_S.start(), *NIC_GBIT_PER_S.end())?;
         Number::new("network.nic_latency_us", network.nic_latency_us, usual.nic_latency_us)
             .option("--nic-latency-us")
-            .within(*NIC_LATENCY_US.start(), *NIC_LATENCY_US.end())
+            .within(*NIC_LATENCY_US.start(), *NIC_LATENCY_US.end())?;
+        network.flows.iter().try_for_each(check_flow)
     }
 
     fn check_training(&self) -> Result<(), ScenarioError> {
@@ -139,6 +140,20 @@ impl Scenario {
                 1.0,
                 8.0,
             ),
+            (
+                "cost.profiled_bytes_per_parameter",
+                cost.profiled_bytes_per_parameter,
+                usual.profiled_bytes_per_parameter,
+                0.0,
+                128.0,
+            ),
+            (
+                "cost.profiled_tensor_parallel_reserve_bytes",
+                cost.profiled_tensor_parallel_reserve_bytes,
+                usual.profiled_tensor_parallel_reserve_bytes,
+                0.0,
+                1e12,
+            ),
         ];
         bytes.into_iter().try_for_each(|(key, value, default, least, most)| {
             Number::new(key, value as f64, default as f64).within(least, most)
@@ -163,6 +178,15 @@ impl Number {
         let hint = format!("{option}leave it out for its default, `{}`", self.default);
         Err(refuse(self.key, &format_number(self.value), &format!("a number from {least} to {most}"), hint))
     }
+}
+
+fn check_flow(flow: &super::FlowSettings) -> Result<(), ScenarioError> {
+    let checked = GpuSpec::lookup(&flow.gpu_type).map(|_| ()).and_then(|()| flow.curve().check("network.flows"));
+    checked.map_err(|error| {
+        let text = error.to_string();
+        let (expected, hint) = text.split_once("\nhint: ").unwrap_or((&text, "correct it"));
+        refuse("network.flows", &flow.gpu_type, &format!("the curve of a GPU type: {expected}"), hint.to_owned())
+    })
 }
 
 fn check_list(key: &'static str, sizes: &[u32], most: u32) -> Result<(), ScenarioError> {

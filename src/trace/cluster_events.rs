@@ -98,6 +98,7 @@ fn node(name: &str, time: SimTime, offer: &NodeOffer, defaults: &OfferDefaults) 
     let price = offer.price_usd_per_hour.unwrap_or(gpu.spot_usd_per_hour * f64::from(gpu_count));
     Ok(Node {
         name: name.to_owned(),
+        flow: defaults.node.flow(&gpu),
         gpu,
         gpu_count,
         zone: offer.zone.clone().unwrap_or_else(|| defaults.node.zone.clone()),

@@ -51,6 +51,12 @@ impl Planner for GivenPlan {
         let Some(plan) = self.on(request.cluster) else { return self.otherwise.plan(request) };
         let predicted_iteration_s = request.judge.iteration_s(&plan, request.cluster, request.cost)?;
         // Nothing is proven of a plan that was given.
-        Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s: 0.0, gap: f64::INFINITY })
+        Ok(PlannedIteration {
+            plan,
+            predicted_iteration_s,
+            lower_bound_s: 0.0,
+            gap: f64::INFINITY,
+            alternatives: Vec::new(),
+        })
     }
 }

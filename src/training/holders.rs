@@ -38,7 +38,7 @@ impl Cast {
     pub(super) fn shards(&self, rank: Rank) -> Vec<Shard> {
         let place = &self.program.ranks()[rank.index()];
         let plan = &self.placed.plan;
-        let slices = rank_slices(place.tensor_rank as usize, plan.tensor_parallel_size as usize);
+        let slices = rank_slices(place.tensor_rank as usize, place.tensor_parallel_size as usize);
         let blocks = plan.replicas[place.replica.index()].blocks(place.stage.index());
         let shards = |block| slices.clone().map(move |slice| Shard { block, slice: slice as u8 });
         blocks.into_iter().flat_map(shards).collect()

@@ -49,11 +49,11 @@ pub enum Progress<'a> {
     },
     /// A change of plan is complete; the first is the start.
     Reconfigured(&'a RecoveryReport),
-    /// A checkpoint can't be written; training goes on without it.
+    /// A checkpoint, or a part of it, can't be written or read; training goes on without it.
     CheckpointFailed {
         /// Optimizer steps done.
         step: u64,
-        /// Who can't write.
+        /// Who can't write, or what can't be read.
         who: &'a str,
         /// Why.
         message: &'a str,

@@ -133,6 +133,11 @@ impl Workers {
         self.joined.get(&worker).map(|joined| joined.address)
     }
 
+    /// Who listens there.
+    pub(super) fn at(&self, address: SocketAddr) -> Option<WorkerId> {
+        self.joined.iter().find(|(_, joined)| joined.address == address).map(|(&worker, _)| worker)
+    }
+
     /// Memory that a worker has in use.
     pub(super) fn memory_bytes(&self, worker: WorkerId) -> Option<u64> {
         self.processes.memory_bytes(worker)

@@ -230,6 +230,10 @@ impl<'a> World<'a> {
                 }
                 Ok(())
             }
+            FromWorker::CopyLost { epoch, origin, message } => {
+                // By now there may be another change of plan.
+                if epoch == self.epoch { self.copy_lost(worker, &origin, &message, observe) } else { Ok(()) }
+            }
             FromWorker::Failed { message } => Err(TrainingError::Failed { who: self.nodes.describe(worker), message }),
             FromWorker::Joined { .. } => Ok(()),
         }

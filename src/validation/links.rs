@@ -61,7 +61,7 @@ pub fn measure_links(
     let mut hops = Vec::new();
     for size in SIZES {
         let plan = plan(&model, size, &[(1, &[1, 1])]);
-        let bytes = model.boundary_bytes(&plan.execution()) as f64;
+        let bytes = model.boundary_bytes(&plan.execution_at(1)) as f64;
         let (job, steps) = run(linked, plan, command, conditions)?;
         let program = program(&job, &job.plan);
         dispatches.extend(steps.iter().flat_map(|step| dispatches_s(&program, &step.timeline)));
@@ -183,7 +183,6 @@ pub(super) fn plan(model: &ModelSpec, micro_batch_size: u32, replicas: &[(u32, &
         model: model.name.clone(),
         global_batch_size: micro_batches * micro_batch_size,
         micro_batch_size,
-        tensor_parallel_size: 1,
         sequence_parallel: false,
         recompute: Recompute::None,
         precision: Precision::Fp32,

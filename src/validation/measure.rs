@@ -1,20 +1,45 @@
-//! Measures layer times with the very ranks that train: one stage that holds both ends of a model cut to two layers.
+//! Measures layer times with the very ranks that train: one stage that holds both ends of a model cut to a few layers.
 
 use super::ValidationError;
 use super::links::{Linked, measure_links, plan, unhindered};
 use super::statistics::median;
 use crate::model::{Block, ModelSpec, Precision};
-use crate::plan::Plan;
+use crate::plan::{Plan, ScheduleKind};
 use crate::profile::{Measured, MeasuredLinks, ProfileEntry, ProfileFile, SCHEMA_VERSION};
 use crate::program::Op;
-use crate::runtime::device::DeviceKind;
 use crate::runtime::device::messages::Job;
+use crate::runtime::device::{DeviceKind, Pass};
 use crate::training::{StepReport, WorkerCommand, host_cluster, program, train_plan};
 
-/// Layers of the model that is measured, at most.
-const LAYERS: u32 = 2;
-/// Micro batches of a replica in each step.
+/// Micro batches of a replica in each step, at least.
 const MICRO_BATCHES: u32 = 4;
+
+/// What of a stage its passes' times depend on beside the blocks themselves: how much memory is touched between two passes
+/// through one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StageKind {
+    /// Layers of the stage.
+    pub num_layers: u32,
+    /// Micro batches whose activations it holds at once.
+    pub in_flight: u32,
+}
+
+impl StageKind {
+    /// What is measured where no plan is known.
+    pub const SMALL: Self = Self { num_layers: 2, in_flight: 1 };
+
+    /// That of each rank of a plan.
+    pub fn of_ranks(plan: &Plan) -> Vec<Self> {
+        let mut kinds = Vec::with_capacity(plan.world_size());
+        for replica in &plan.replicas {
+            for (place, stage) in replica.stages.iter().enumerate() {
+                let in_flight = plan.schedule.in_flight(place, replica.stages.len(), replica.micro_batches);
+                kinds.extend(stage.gpus.iter().map(|_| Self { num_layers: stage.num_layers, in_flight }));
+            }
+        }
+        kinds
+    }
+}
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -25,6 +50,8 @@ pub struct ProfileRequest {
     pub tensor_parallel_sizes: Vec<u32>,
     /// Samples per micro batch.
     pub micro_batch_sizes: Vec<u32>,
+    /// The stage that is measured; its layers are as many as the model has, at most.
+    pub stage: StageKind,
     /// Ranks that compute at the same time, as they do in the run that is to be predicted.
     pub concurrency: u32,
     /// What computes.
@@ -84,6 +111,8 @@ pub fn median_profile(files: &[ProfileFile]) -> Option<ProfileFile> {
         entry.head = block(&|entry| entry.head);
         let steps = same.iter().filter_map(|entry| entry.optimizer_s_per_parameter);
         entry.optimizer_s_per_parameter = median(steps.collect());
+        let factors = same.iter().filter_map(|entry| entry.last_backward_factor);
+        entry.last_backward_factor = median(factors.collect());
     }
     let link = |of: fn(&MeasuredLinks) -> f64| {
         median(files.iter().filter_map(|file| Some(of(file.links.as_ref()?))).collect())
@@ -107,7 +136,8 @@ fn measure_point(
     command: &WorkerCommand,
     step_done: &dyn Fn(),
 ) -> Result<ProfileEntry, ValidationError> {
-    let model = ModelSpec { num_layers: request.model.num_layers.min(LAYERS), ..request.model.clone() };
+    let num_layers = request.model.num_layers.min(request.stage.num_layers);
+    let model = ModelSpec { num_layers, ..request.model.clone() };
     let plan = cut_plan(&model, tensor_parallel_size, micro_batch_size, request);
     let held: u64 =
         held_blocks(&model).map(|block| model.block_parameters(block).div_ceil(tensor_parallel_size.into())).sum();
@@ -129,6 +159,9 @@ fn measure_point(
         embedding: measured(&steps, |block| block == Block::Embedding),
         head: measured(&steps, |block| block == Block::Head),
         optimizer_s_per_parameter: optimizer_step_s(&job, &steps).map(|seconds| seconds / held as f64),
+        last_backward_factor: last_backward_factor(&steps, layer),
+        optimizer_step_s: None,
+        blocks: Vec::new(),
     })
 }
 
@@ -139,11 +172,16 @@ fn held_blocks(model: &ModelSpec) -> impl Iterator<Item = Block> {
 
 /// As many replicas of one stage as keep so many ranks busy.
 fn cut_plan(model: &ModelSpec, tensor_parallel_size: u32, micro_batch_size: u32, request: &ProfileRequest) -> Plan {
-    let ProfileRequest { concurrency, precision, .. } = *request;
+    let ProfileRequest { concurrency, precision, stage, .. } = *request;
     let layers = [model.num_layers];
-    let replicas = vec![(MICRO_BATCHES, layers.as_slice()); (concurrency / tensor_parallel_size).max(1) as usize];
+    // A stage alone has one micro batch in flight, or under GPipe all of them.
+    let (schedule, micro_batches) = match stage.in_flight {
+        0 | 1 => (ScheduleKind::OneForwardOneBackward, MICRO_BATCHES),
+        several => (ScheduleKind::GPipe, several),
+    };
+    let replicas = vec![(micro_batches, layers.as_slice()); (concurrency / tensor_parallel_size).max(1) as usize];
     let mut plan = plan(model, micro_batch_size, &replicas);
-    plan.tensor_parallel_size = tensor_parallel_size;
+    plan.schedule = schedule;
     plan.precision = precision;
     for stage in plan.replicas.iter_mut().flat_map(|replica| &mut replica.stages) {
         stage.gpus = (0..tensor_parallel_size).collect();
@@ -153,12 +191,22 @@ fn cut_plan(model: &ModelSpec, tensor_parallel_size: u32, micro_batch_size: u32,
 
 /// Median passes of one kind of block, over all ranks and steps.
 fn measured(steps: &[StepReport], is_meant: impl Fn(Block) -> bool) -> Option<Measured> {
-    let times = || steps.iter().flat_map(|step| &step.ranks).flat_map(|rank| &rank.block_times);
-    let pass = |is_backward| {
-        let meant = times().filter(|time| is_meant(time.block) && time.is_backward == is_backward);
-        median(meant.map(|time| time.seconds).collect())
-    };
-    Some(Measured { forward_s: pass(false)?, backward_s: pass(true)? })
+    let pass_s = |pass| median_pass_s(steps, &is_meant, pass);
+    // With a single micro batch there is only the last one.
+    let backward_s = pass_s(Pass::Backward).or_else(|| pass_s(Pass::LastBackward));
+    Some(Measured { forward_s: pass_s(Pass::Forward)?, backward_s: backward_s? })
+}
+
+/// How many times as long layers' backward passes took in the last micro batch.
+fn last_backward_factor(steps: &[StepReport], is_layer: impl Fn(Block) -> bool) -> Option<f64> {
+    let pass_s = |pass| median_pass_s(steps, &is_layer, pass);
+    Some(pass_s(Pass::LastBackward)? / pass_s(Pass::Backward)?)
+}
+
+fn median_pass_s(steps: &[StepReport], is_meant: impl Fn(Block) -> bool, pass: Pass) -> Option<f64> {
+    let times = steps.iter().flat_map(|step| &step.ranks).flat_map(|rank| &rank.block_times);
+    let meant = times.filter(|time| time.pass == pass && is_meant(time.block));
+    median(meant.map(|time| time.seconds).collect())
 }
 
 fn optimizer_step_s(job: &Job, steps: &[StepReport]) -> Option<f64> {
@@ -186,6 +234,9 @@ mod tests {
                 embedding: None,
                 head: Some(Measured { forward_s: backward_s, backward_s: forward_s }),
                 optimizer_s_per_parameter: Some(latency_s),
+                last_backward_factor: Some(1.0 + latency_s),
+                optimizer_step_s: None,
+                blocks: Vec::new(),
             }],
             links: Some(MeasuredLinks {
                 dispatch_s: 0.0,

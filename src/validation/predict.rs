@@ -62,8 +62,16 @@ pub fn with_host_links(cluster: &Cluster, host: MeasuredLinks) -> Cluster {
     cluster
 }
 
-/// Simulates one iteration. `slowdown` is that of each rank, empty where there is none; `host` says what
-/// this machine adds.
+/// What differs from rank to rank.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RankConditions<'a> {
+    /// What the time of each rank's passes is multiplied by; empty where that is one.
+    pub slowdown: &'a [f64],
+    /// Prices of each rank's passes where its stage was measured by itself; empty where one model prices all.
+    pub costs: &'a [&'a CostModel],
+}
+
+/// Simulates one iteration. `host` says what this machine adds.
 ///
 /// # Errors
 /// Where a node isn't in the cluster or a block has no price.
@@ -71,12 +79,15 @@ pub fn predict(
     plan: &Plan,
     cluster: &Cluster,
     cost: &CostModel,
-    slowdown: &[f64],
+    ranks: RankConditions<'_>,
     host: Host,
 ) -> Result<Prediction, SimError> {
     let options = LowerOptions { tie_word_embeddings: cost.model().tie_word_embeddings };
     let program = Program::lower(plan, options);
     let mut priced = PricedProgram::new(plan, &program, cluster, cost)?;
+    for (rank, cost) in ranks.costs.iter().enumerate() {
+        priced.ranks[rank] = PricedProgram::new(plan, &program, cluster, cost)?.ranks[rank];
+    }
     let sent_bytes = sent_bytes(&program, &priced);
     let places: Vec<_> = plan.replicas.iter().flat_map(|replica| &replica.stages).flat_map(node_of_each_gpu).collect();
     // A link that all messages cross, as all of them are copied by the same cores.
@@ -95,7 +106,7 @@ pub fn predict(
         priced.network.extend_route(price.route, host_link, times, longer);
     }
     let dispatch = SimTime::from_seconds(host.links.dispatch_s);
-    let factors = slowdown.iter().copied().chain(std::iter::repeat(1.0));
+    let factors = ranks.slowdown.iter().copied().chain(std::iter::repeat(1.0));
     for (price, factor) in priced.ranks.iter_mut().zip(factors) {
         let slower = |time: SimTime| SimTime::from_seconds(time.as_seconds() * factor);
         let passes = [&mut price.forward, &mut price.backward].into_iter().chain(&mut price.block_backward);
@@ -142,7 +153,7 @@ fn ring_bytes_per_s(ranks: &[Rank], places: &[&str], cluster: &Cluster) -> f64 {
 /// What the instructions of each rank carry away.
 fn sent_bytes(program: &Program, priced: &PricedProgram) -> Vec<u64> {
     let sent = |op: Op| match op {
-        Op::Send { .. } => priced.boundary_bytes as f64,
+        Op::Send { channel, .. } => priced.channel_bytes[channel as usize] as f64,
         Op::AllReduce { group, .. } => priced.groups[group as usize].ring_bytes,
         _ => 0.0,
     };
@@ -163,7 +174,7 @@ fn memory_bytes(plan: &Plan, cost: &CostModel) -> Vec<u64> {
                 has_head: place + 1 == depth,
                 in_flight: plan.schedule.in_flight(place, depth, replica.micro_batches),
             };
-            let memory = cost.stage_memory(&shape, &plan.execution());
+            let memory = cost.stage_memory(&shape, &plan.execution(stage));
             let held = memory.total_bytes() - memory.reserve_bytes;
             bytes.extend(stage.gpus.iter().map(|_| held));
         }

@@ -6,5 +6,6 @@ mod numbers;
 mod outputs;
 mod places;
 mod profiles;
+mod scenarios;
 mod settings;
 mod traces;

@@ -34,7 +34,8 @@ impl Job {
     /// The planner's plan and bound, where there is a plan.
     fn planned(&self, engine: Engine) -> Option<(Plan, f64)> {
         let Self { cluster, cost, training } = self;
-        let request = PlanRequest { cluster, cost, training, judge: &Simulator };
+        let request =
+            PlanRequest { cluster, cost, training, judge: &Simulator, limits: autohet::plan::PlanLimits::default() };
         let planned = AutoHet { engine }.plan(&request).ok()?;
         assert!(planned.lower_bound_s <= planned.predicted_iteration_s);
         Some((planned.plan, planned.lower_bound_s))

@@ -2,6 +2,7 @@
 
 mod formats;
 mod plans;
+mod rented;
 mod replays;
 mod traces;
 

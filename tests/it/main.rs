@@ -4,7 +4,10 @@ mod bad_input;
 mod bounds;
 mod contract;
 mod determinism;
+mod explain;
+mod replanning;
 mod replay_properties;
+mod reproduce;
 #[cfg(all(feature = "burn-cpu", target_os = "linux"))]
 mod run;
 mod scenarios;

@@ -40,8 +40,8 @@ pub fn plan(schedule: &str, recompute: &str, replicas: &[(u32, &[u32])]) -> serd
     };
     let global_batch_size: u32 = replicas.iter().map(|replica| replica.0).sum();
     serde_json::json!({
-        "schema_version": 1, "planner": "by hand", "model": "gpt-tiny", "global_batch_size": global_batch_size,
-        "micro_batch_size": 1, "tensor_parallel_size": 1, "sequence_parallel": false, "recompute": recompute,
+        "schema_version": 2, "planner": "by hand", "model": "gpt-tiny", "global_batch_size": global_batch_size,
+        "micro_batch_size": 1, "sequence_parallel": false, "recompute": recompute,
         "precision": "fp32", "schedule": schedule, "replicas": replicas.iter().map(&mut one).collect::<Vec<_>>(),
     })
 }

@@ -4,7 +4,8 @@ use autohet::scenario::{Scenario, TraceSettings};
 use std::path::{Path, PathBuf};
 
 /// Keys without a default, which stand there as comments.
-const OPTIONAL: [&str; 8] = [
+const OPTIONAL: [&str; 10] = [
+    "cluster",
     "profile",
     "trace_format",
     "time_unit",
@@ -12,6 +13,7 @@ const OPTIONAL: [&str; 8] = [
     "which_node",
     "gpu_type",
     "gpus_per_node",
+    "flows",
     "object_store_total_bytes_per_s",
 ];
 
@@ -53,7 +55,9 @@ fn optional_keys_are_keys() {
     let text = std::fs::read_to_string(path()).unwrap();
     let all = OPTIONAL.iter().fold(text, |text, key| text.replace(&format!("# {key} = "), &format!("{key} = ")));
     let scenario = Scenario::parse(&all, "all").unwrap();
-    assert!(scenario.profile.is_some() && scenario.trace.gpu_type.is_some() && scenario.trace.gpus_per_node.is_some());
+    assert!(
+        !scenario.profile.is_empty() && scenario.trace.gpu_type.is_some() && scenario.trace.gpus_per_node.is_some()
+    );
     let options = scenario.trace.read_options();
     assert!(options.format.is_some() && options.time_unit.is_some() && options.polarity.is_some());
     assert!(options.which_node.is_some());

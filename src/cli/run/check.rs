@@ -7,7 +7,7 @@ use super::args::{Backend, CheckArgs};
 use super::conditions::Devices;
 use super::host::{self, CPU};
 use super::inject::Injection;
-use super::planning::{agree, read_plan};
+use super::planning::{agree, measures_all, read_plan};
 use super::profile::measure_with_progress;
 use super::worker_command;
 use crate::cli::args::Format;
@@ -22,11 +22,12 @@ use crate::runtime::device::{Conditions, DataSet, DeviceKind, check_job};
 use crate::training::{StepReport, host_cluster, memory, train_plan};
 use crate::units::format_number;
 use crate::validation::{
-    CheckReport, Host, Judged, Linked, Machine, Prediction, ProfileRequest, compare, measure_links, median_profile,
-    predict, with_host_links,
+    CheckReport, Host, Judged, Linked, Machine, Prediction, ProfileRequest, RankConditions, StageKind, compare,
+    measure_links, median_profile, predict, with_host_links,
 };
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Steps that aren't counted: caches and connections warm up.
 const WARM_UP_STEPS: u32 = 2;
@@ -148,38 +149,53 @@ fn parse_tolerance(text: &str) -> anyhow::Result<f64> {
 
 /// On this machine's processors: with the profile that was given, or with one that is taken in turns with the run.
 fn check_host(job: &Job, devices: &Devices, steps: u32) -> anyhow::Result<(Prediction, Run)> {
+    let kinds = StageKind::of_ranks(&job.plan);
     if let Some(profile) = devices.cost.profile() {
-        let prediction = predict_on_host(job, devices, profile.clone())?;
+        let profiles = kinds.iter().map(|&kind| (kind, profile.clone())).collect();
+        let prediction = predict_on_host(job, devices, profiles)?;
         return Ok((prediction, run(job, steps)?));
     }
     let rounds = ROUNDS.min(steps);
-    let mut profiles = Vec::new();
+    let mut profiles: BTreeMap<StageKind, Vec<ProfileFile>> = BTreeMap::new();
     let mut all = Run { steps: Vec::new(), peak_memory_bytes: Vec::new() };
     for round in 0..rounds {
-        profiles.push(measure(job)?);
+        for kind in kinds.iter().copied().collect::<BTreeSet<_>>() {
+            profiles.entry(kind).or_default().push(measure(job, kind)?);
+        }
         let part = run(job, steps / rounds + u32::from(round < steps % rounds))?;
         all.steps.extend(part.steps);
         all.peak_memory_bytes = part.peak_memory_bytes;
     }
-    let Some(file) = median_profile(&profiles) else { unreachable!("there is a step, and so a round") };
-    let profile = LayerProfile::from_entries(file, "the measured profile")?;
-    Ok((predict_on_host(job, devices, profile)?, all))
+    let of_kind = |(kind, files): (StageKind, Vec<ProfileFile>)| {
+        let Some(file) = median_profile(&files) else { unreachable!("there is a step, and so a round") };
+        Ok((kind, LayerProfile::from_entries(file, "the measured profile")?))
+    };
+    let profiles = profiles.into_iter().map(of_kind).collect::<anyhow::Result<_>>()?;
+    Ok((predict_on_host(job, devices, profiles)?, all))
 }
 
-/// Layers as the profile has them, links as fast as measured, or as slow as they are made.
-fn predict_on_host(job: &Job, devices: &Devices, profile: LayerProfile) -> anyhow::Result<Prediction> {
+/// Layers as the profile of each kind of stage has them, links as fast as measured, or as slow as they are made.
+fn predict_on_host(
+    job: &Job,
+    devices: &Devices,
+    profiles: BTreeMap<StageKind, LayerProfile>,
+) -> anyhow::Result<Prediction> {
     let Job { plan, model, .. } = job;
-    let execution = plan.execution();
     let name = device_name(job);
-    let is_measured = profile.measures(name, &execution)?;
-    let Some(links) = profile.links().filter(|_| is_measured) else {
-        let t = plan.tensor_parallel_size;
-        return Err(anyhow!(
-            "the profile lacks layers, ends or links of `{name}`\nhint: measure them with `autohet-run profile --model {} --tensor-parallel-sizes {t} --micro-batch-sizes {} --out profile.json`",
-            model.name,
-            plan.micro_batch_size
-        ));
-    };
+    let mut links = None;
+    for profile in profiles.values() {
+        links = profile.links();
+        if !measures_all(profile, name, plan)? || links.is_none() {
+            let sizes: Vec<String> = plan.tensor_parallel_sizes().iter().map(ToString::to_string).collect();
+            let sizes = sizes.join(",");
+            return Err(anyhow!(
+                "the profile lacks layers, ends or links of `{name}`\nhint: measure them with `autohet-run profile --model {} --tensor-parallel-sizes {sizes} --micro-batch-sizes {} --out profile.json`",
+                model.name,
+                plan.micro_batch_size
+            ));
+        }
+    }
+    let Some(links) = links else { unreachable!("a plan has stages, and each a profile") };
     let mut cluster = host_cluster(plan, name);
     if let Some(described) = &devices.cluster {
         for node in &mut cluster.nodes {
@@ -189,10 +205,13 @@ fn predict_on_host(job: &Job, devices: &Devices, profile: LayerProfile) -> anyho
             }
         }
     }
-    let cost = CostModel::new(model.clone(), CostSettings::default(), Some(profile));
+    let cost = |(kind, profile)| (kind, CostModel::new(model.clone(), CostSettings::default(), Some(profile)));
+    let by_kind: BTreeMap<StageKind, CostModel> = profiles.into_iter().map(cost).collect();
+    let costs: Vec<&CostModel> = StageKind::of_ranks(plan).iter().map(|kind| &by_kind[kind]).collect();
     // Copying is part of what ranks do on their own cores.
     let host = Host { links, cores: f64::INFINITY };
-    Ok(predict(plan, &with_host_links(&cluster, links), &cost, &job.conditions.slowdown, host)?)
+    let ranks = RankConditions { slowdown: &job.conditions.slowdown, costs: &costs };
+    Ok(predict(plan, &with_host_links(&cluster, links), costs[0], ranks, host)?)
 }
 
 /// What the job's devices are called in profiles.
@@ -200,14 +219,15 @@ fn device_name(job: &Job) -> &'static str {
     host::device_name(if job.device == DeviceKind::Cpu { Backend::Cpu } else { Backend::Cuda })
 }
 
-/// A profile of what the plan needs, with as many ranks at work as it has.
-fn measure(job: &Job) -> anyhow::Result<ProfileFile> {
+/// A profile of what a stage of the plan needs, with as many ranks at work as the plan has.
+fn measure(job: &Job, stage: StageKind) -> anyhow::Result<ProfileFile> {
     let ranks = job.plan.world_size() as u32;
     let concurrency = if job.device == DeviceKind::Cpu { ranks.min(host::cores()) } else { ranks };
     let request = ProfileRequest {
         model: job.model.clone(),
-        tensor_parallel_sizes: vec![job.plan.tensor_parallel_size],
+        tensor_parallel_sizes: job.plan.tensor_parallel_sizes(),
         micro_batch_sizes: vec![job.plan.micro_batch_size],
+        stage,
         concurrency,
         device: job.device.clone(),
         precision: job.plan.precision,
@@ -237,9 +257,9 @@ fn predict_emulated(job: &Job, devices: &Devices, time_scale: f64) -> anyhow::Re
         all_reduce_latency_s: links.all_reduce_latency_s / time_scale,
         all_reduce_bytes_per_s: links.all_reduce_bytes_per_s * time_scale,
     };
-    let slowdown = &job.conditions.slowdown;
+    let ranks = RankConditions { slowdown: &job.conditions.slowdown, costs: &[] };
     let host = Host { links, cores: Machine::this().cores as f64 };
-    let prediction = predict(plan, &with_host_links(cluster, links), &devices.cost, slowdown, host)?;
+    let prediction = predict(plan, &with_host_links(cluster, links), &devices.cost, ranks, host)?;
     Ok(prediction.in_slow_motion(time_scale))
 }
 

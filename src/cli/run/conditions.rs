@@ -113,7 +113,7 @@ impl DeviceArgs {
     /// What nodes have where nobody says.
     pub(super) fn node_defaults(&self) -> anyhow::Result<NodeDefaults> {
         let mut scenario = Scenario::default();
-        let NetworkSettings { nic_gbit_per_s, nic_latency_us } = &mut scenario.network;
+        let NetworkSettings { nic_gbit_per_s, nic_latency_us, .. } = &mut scenario.network;
         *nic_gbit_per_s = self.nic_gbit_per_s.unwrap_or(*nic_gbit_per_s);
         *nic_latency_us = self.nic_latency_us.unwrap_or(*nic_latency_us);
         scenario.check()?;

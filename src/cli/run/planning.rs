@@ -7,8 +7,9 @@ use crate::cli::args::ReadingArgs;
 use crate::cluster::{Cluster, Node, NodeDefaults};
 use crate::cost::CostModel;
 use crate::model::{ModelSpec, Precision};
-use crate::plan::{Plan, PlanError, PlanRequest, Planner, Replica, TrainingSettings};
+use crate::plan::{Plan, PlanError, PlanLimits, PlanRequest, Planner, Replica, TrainingSettings};
 use crate::planner::autohet::{AutoHet, Engine};
+use crate::profile::{LayerProfile, ProfileError};
 use crate::report::StageFootprint;
 use crate::runtime::sim::Simulator;
 use crate::training::{host_cluster, nodes_of_plan};
@@ -66,7 +67,7 @@ impl Planned {
         let is_on_cores = asked.devices.backend == Backend::Cpu;
         let profile = cost.profile().filter(|_| is_on_cores);
         let measured = match profile {
-            Some(profile) if profile.measures(CPU, &plan.execution())? => profile.links(),
+            Some(profile) if measures_all(profile, CPU, &plan)? => profile.links(),
             _ => None,
         };
         let cluster = match (injection, measured) {
@@ -101,7 +102,13 @@ impl Planned {
             ..TrainingSettings::default()
         };
         let cost = asked.devices.cost_model(&model)?;
-        let request = PlanRequest { cluster: &cluster, cost: &cost, training: &choices, judge: &Simulator };
+        let request = PlanRequest {
+            cluster: &cluster,
+            cost: &cost,
+            training: &choices,
+            judge: &Simulator,
+            limits: PlanLimits::default(),
+        };
         let planned =
             AutoHet { engine: Engine::Search }.plan(&request).map_err(|error| refusal(error, is_for_cores))?;
         let mut summary = summary(&planned.plan, planned.predicted_iteration_s);
@@ -197,9 +204,9 @@ fn gpus(asked: Asked<'_>) -> anyhow::Result<Cluster> {
     };
     let entries = asked.devices.device_map.as_ref().map_or(1, Vec::len);
     let gpu_count = asked.planning.ranks.unwrap_or(entries as u32);
-    let NodeDefaults { nic, zone } = NodeDefaults::default();
+    let NodeDefaults { nic, zone, .. } = NodeDefaults::default();
     let gpu = host::device_spec(gpu_type)?;
-    let node = Node { name: "gpu-0".to_owned(), gpu, gpu_count, zone, price_usd_per_hour: 0.0, nic };
+    let node = Node { name: "gpu-0".to_owned(), gpu, gpu_count, zone, price_usd_per_hour: 0.0, nic, flow: None };
     Ok(Cluster { nodes: vec![node] })
 }
 
@@ -212,6 +219,12 @@ fn refusal(error: PlanError, is_for_cores: bool) -> PlanError {
         },
         error => error,
     }
+}
+
+/// Whether layers and both ends are measured on a GPU type for each tensor-parallel degree of the plan.
+pub(super) fn measures_all(profile: &LayerProfile, gpu: &str, plan: &Plan) -> Result<bool, ProfileError> {
+    let measured = plan.tensor_parallel_sizes().into_iter().map(|size| profile.measures(gpu, &plan.execution_at(size)));
+    measured.collect::<Result<Vec<bool>, _>>().map(|all| !all.contains(&false))
 }
 
 /// A plan in one line.
@@ -228,7 +241,7 @@ fn summary(plan: &Plan, predicted_s: f64) -> String {
     format!(
         "planned: {} of {stages}, tensor parallel {}, micro batch size {}, {}; predicted iteration {}",
         count(plan.replicas.len(), "replica"),
-        plan.tensor_parallel_size,
+        plan.tensor_parallel_text(),
         plan.micro_batch_size,
         plan.precision,
         format_seconds(predicted_s),

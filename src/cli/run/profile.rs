@@ -6,7 +6,7 @@ use crate::cli::files;
 use crate::model::{ModelSpec, Precision};
 use crate::profile::{LayerProfile, ProfileFile};
 use crate::runtime::device::DeviceKind;
-use crate::validation::{ProfileRequest, measure_profile};
+use crate::validation::{ProfileRequest, StageKind, measure_profile};
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -24,6 +24,7 @@ pub(super) fn run_profile(args: &ProfileArgs) -> anyhow::Result<()> {
         model: ModelSpec::preset(&args.model)?,
         tensor_parallel_sizes: distinct("--tensor-parallel-sizes", &args.tensor_parallel_sizes)?,
         micro_batch_sizes: distinct("--micro-batch-sizes", &args.micro_batch_sizes)?,
+        stage: StageKind::SMALL,
         concurrency: args.concurrency.unwrap_or(at_once),
         gpu_type: args.gpu_type.clone().unwrap_or_else(|| host::device_name(args.backend).to_owned()),
         steps: args.steps,

@@ -39,7 +39,7 @@ pub(super) enum What {
     Plan(PlanRecord),
     /// A checkpoint is whole.
     Checkpoint { step: u64, place: &'static str },
-    /// A checkpoint can't be written.
+    /// A checkpoint can't be written or read.
     CheckpointFailed { step: u64, who: String, message: String },
 }
 

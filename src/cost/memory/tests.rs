@@ -95,3 +95,48 @@ fn gradients_and_checkpoints_by_hand() {
     assert_eq!(cost.state_bytes(LAYER, Precision::Fp32), 12 * parameters);
     assert_eq!(cost.parameters_per_gpu(LAYER, &execution), parameters / 8);
 }
+
+/// Five blocks of `(parameters, stored activations)` at degree 2; the first layer stores more than the others.
+fn profiled() -> CostModel {
+    let block = |parameters, stored| {
+        format!(
+            r#"{{"forward_s": 0.1, "backward_s": 0.1, "memory": {{"parameters": {parameters}, "stored_activations": {stored}, "output_activations": 1}}}}"#
+        )
+    };
+    let blocks = [block(500, 7), block(100, 1_000_010), block(100, 1_000_000), block(100, 1_000_000), block(400, 50)];
+    let text = format!(
+        r#"{{"schema_version": 1, "model": "gpt-tiny", "entries": [{{"gpu": "T4", "tensor_parallel_size": 2, "micro_batch_size": 4,
+        "precision": "fp32", "layer": {{"forward_s": 0.1, "backward_s": 0.1}}, "blocks": [{}]}}]}}"#,
+        blocks.join(",")
+    );
+    let profile = crate::profile::LayerProfile::from_json(&text, "p.json").unwrap();
+    let model = ModelSpec { num_layers: 3, ..ModelSpec::preset("gpt-tiny").unwrap() };
+    CostModel::new(model, CostSettings::default(), Some(profile))
+}
+
+#[test]
+fn measured_memory_goes_before_the_estimate_at_its_degree() {
+    let cost = profiled();
+    let execution = |tensor_parallel_size, recompute| Execution {
+        tensor_parallel_size,
+        micro_batch_size: 4,
+        recompute,
+        sequence_parallel: false,
+        precision: Precision::Fp32,
+    };
+    let shape = |num_layers, has_embedding, has_head| StageShape { num_layers, has_embedding, has_head, in_flight: 3 };
+    let peak = |shape: StageShape| cost.stage_memory(&shape, &execution(2, Recompute::None));
+    // 600 parameters of 24 bytes, 3 micro batches of 4 samples, 3 GB aside.
+    let first = peak(shape(1, true, false));
+    assert_eq!(first.total_bytes(), 24 * 600 + 4 * 12 * 1_000_017 + 3_000_000_000);
+    assert_eq!(peak(shape(2, false, true)).total_bytes(), 24 * 600 + 4 * 12 * 2_000_050 + 3_000_000_000);
+    assert_eq!(peak(shape(1, false, false)).total_bytes(), 24 * 100 + 4 * 12 * 1_000_000 + 3_000_000_000);
+    assert_eq!(peak(shape(3, true, true)).total_bytes(), 24 * 1200 + 4 * 12 * 3_000_067 + 3_000_000_000);
+    // Recomputing leaves less stored; another degree isn't measured.
+    let recomputed = cost.stage_memory(&shape(3, true, true), &execution(2, Recompute::Full));
+    assert!(recomputed.activations_bytes < 4 * 12 * 3_000_067);
+    let unmeasured = CostModel::new(cost.model().clone(), CostSettings::default(), None);
+    let alone = execution(1, Recompute::None);
+    let middle = shape(1, false, false);
+    assert_eq!(cost.stage_memory(&middle, &alone), unmeasured.stage_memory(&middle, &alone));
+}

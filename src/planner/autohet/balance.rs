@@ -1,6 +1,10 @@
 //! Stage 3, load balance: integers that minimise the slowest replica. Layers over the stages of a replica, micro batches
 //! over replicas; both exact.
 
+use ordered_float::OrderedFloat;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 /// What bounds the layers of one pipeline stage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageLoad {
@@ -175,15 +179,20 @@ pub fn split_micro_batches(paces: &[Pace], total: u32) -> Option<Vec<u32>> {
     if paces.is_empty() || (total as usize) < paces.len() {
         return None;
     }
-    let level_s = water_level_s(paces, total)?;
-    let whole = |pace: &Pace| (((level_s - pace.fill_s) / pace.period_s) * (1.0 - RELATIVE_SLACK)).floor().max(0.0);
-    let mut counts: Vec<u32> = paces.iter().map(|pace| 1 + whole(pace) as u32).collect();
+    let each: Vec<(Pace, u32)> = paces.iter().map(|pace| (*pace, 1)).collect();
+    let level_s = water_level_s(&each, total)?;
+    let mut counts: Vec<u32> = paces.iter().map(|pace| whole_within(pace, level_s)).collect();
     let mut given: u32 = counts.iter().sum();
+    let done_s = |j: usize, counts: &[u32]| OrderedFloat(paces[j].time_s(counts[j] + 1));
+    let mut next: BinaryHeap<Reverse<(OrderedFloat<f64>, usize)>> = BinaryHeap::new();
+    if given < total {
+        next.extend((0..paces.len()).map(|j| Reverse((done_s(j, &counts), j))));
+    }
     while given < total {
-        let done_s = |j: usize| paces[j].time_s(counts[j] + 1);
-        let next = (0..paces.len()).min_by(|&a, &b| done_s(a).total_cmp(&done_s(b)))?;
-        counts[next] += 1;
+        let Reverse((_, first)) = next.pop()?;
+        counts[first] += 1;
         given += 1;
+        next.push(Reverse((done_s(first, &counts), first)));
     }
     // Rounding in the level can hand out one too many; take it back where it hurts most.
     while given > total {
@@ -195,27 +204,48 @@ pub fn split_micro_batches(paces: &[Pace], total: u32) -> Option<Vec<u32>> {
     Some(counts)
 }
 
-/// The time in which the replicas finish `total` micro batches, were these divisible: no integer split is faster. A
-/// replica that is slower than that with its first micro batch takes that one all the same.
-pub fn water_level_s(paces: &[Pace], total: u32) -> Option<f64> {
-    if paces.is_empty() || (total as usize) < paces.len() {
+/// Micro batches that a replica finishes by `level_s`, at least one.
+fn whole_within(pace: &Pace, level_s: f64) -> u32 {
+    1 + (((level_s - pace.fill_s) / pace.period_s) * (1.0 - RELATIVE_SLACK)).floor().max(0.0) as u32
+}
+
+/// The time in which the replicas, so many of each pace, finish `total` micro batches, were these divisible: no integer
+/// split is faster. A replica that is slower than that with its first micro batch takes that one all the same.
+pub fn water_level_s(paces: &[(Pace, u32)], total: u32) -> Option<f64> {
+    let replicas: u32 = paces.iter().map(|(_, replicas)| replicas).sum();
+    if paces.is_empty() || total < replicas {
         return None;
     }
     let mut order: Vec<usize> = (0..paces.len()).collect();
-    order.sort_by(|&a, &b| paces[a].fill_s.total_cmp(&paces[b].fill_s));
-    // Replicas beyond the first `n` have not begun their second micro batch when the level is reached.
-    let further = f64::from(total - paces.len() as u32);
+    order.sort_by(|&a, &b| paces[a].0.fill_s.total_cmp(&paces[b].0.fill_s));
+    // Replicas beyond the first so many have not begun their second micro batch when the level is reached.
+    let further = f64::from(total - replicas);
     let (mut rate, mut weighted) = (0.0, 0.0);
-    let mut level_s = paces[order[0]].fill_s;
+    let mut level_s = paces[order[0]].0.fill_s;
     for (index, &j) in order.iter().enumerate() {
-        rate += 1.0 / paces[j].period_s;
-        weighted += paces[j].fill_s / paces[j].period_s;
+        let (pace, replicas) = (paces[j].0, f64::from(paces[j].1));
+        rate += replicas / pace.period_s;
+        weighted += replicas * pace.fill_s / pace.period_s;
         level_s = (further + weighted) / rate;
-        if order.get(index + 1).is_none_or(|&next| paces[next].fill_s >= level_s) {
+        if order.get(index + 1).is_none_or(|&next| paces[next].0.fill_s >= level_s) {
             break;
         }
     }
     Some(level_s)
+}
+
+/// The time of the best split into whole micro batches, from their [`water_level_s`]: the least time by which the
+/// replicas have finished as many as there are.
+pub fn whole_level_s(paces: &[(Pace, u32)], total: u32, water_level_s: f64) -> f64 {
+    let mut counts: Vec<u32> = paces.iter().map(|(pace, _)| whole_within(pace, water_level_s)).collect();
+    let mut given: u64 = paces.iter().zip(&counts).map(|((_, n), &count)| u64::from(*n) * u64::from(count)).sum();
+    while given < u64::from(total) {
+        let done_s = |k: usize| paces[k].0.time_s(counts[k] + 1);
+        let Some(next) = (0..paces.len()).min_by(|&a, &b| done_s(a).total_cmp(&done_s(b))) else { break };
+        counts[next] += 1;
+        given += u64::from(paces[next].1);
+    }
+    paces.iter().zip(&counts).map(|((pace, _), &count)| pace.time_s(count)).fold(0.0, f64::max)
 }
 
 /// The period of 1F1B in its steady state: the greatest mean, over every run of neighbouring stages, of the stages' times

@@ -17,6 +17,8 @@
 //! 4. Summed over the replicas, with `Σ K_j = B / b`, at most `N` units of total rate `G`, and `T ≥ T_j`:
 //!    `B / b ≤ D (1 - φ) + N φ + G (T / W - 1 / g_max)`, which bounds `T` from below.
 //!
+//! And each stage does all of its replica's work, `T_j ≥ K_j τ_p`, so that `K_j W ≤ G_j T_j`: summed, `T ≥ W B / (b G)`.
+//!
 //! A second argument counts in that layers are whole and memory is finite. A unit of class `c` holds `m_c` layers at most,
 //! so with `x_j = (T_j - S) / d` it does at most `h_c(x_j) = min(⌊g_c x_j⌋, m_c)` layers, and `L ≤ Σ_c n_jc h_c(x_j)`, while
 //! (3) reads `K_j ≤ 1 + (P - 1) φ + T' / x_j` with `T' = T - L / g_max`. How much `Σ_j T' / x_j` can be is bounded by weak
@@ -54,6 +56,10 @@
 //! that links are shared, that replicas of one iteration see the same gradients late, and the order of classes within a replica
 //! as far as it matters to memory of unlike stages.
 //!
+//! Where stages may differ in degree, sums over units are at most what each GPU can add to them at its best degree
+//! ([`Setting::most_of`]), and in the program over replicas units share the GPUs of a class. GPipe is covered too: the last
+//! stage does all of its forward passes before its first backward pass, so that `T_j ≥ S + (K - 1) τ_p`.
+//!
 //! [`reductions`]: reductions::Reductions
 
 mod columns;
@@ -77,12 +83,17 @@ pub fn lower_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let units = f64::from(setting.units().min(replicas.saturating_mul(setting.num_layers)));
     let hidden = f64::from(replicas) * (1.0 - forward_share) + units * forward_share;
     let steady = (f64::from(setting.micro_batches) - hidden).max(0.0) / rate;
+    let conserved = f64::from(setting.micro_batches) / rate;
     let last_s = Reductions::new(setting, replicas).embedding_s;
-    (work_layers(setting) * (fastest + steady) + last_s) * ROUNDING + setting.optimizer_s
+    let work_s = work_layers(setting) * (fastest + steady).max(conserved);
+    (work_s + last_s) * ROUNDING + setting.optimizer_s
 }
 
 /// Total rate of the so many fastest units, layers per second. Each stage has a layer, so that no more than `D L` are used.
 fn rate_of_fastest(setting: &Setting, units: u32) -> f64 {
+    if setting.has_several_degrees() {
+        return setting.most_of(super::setting::ClassCosts::layer_rate_per_s);
+    }
     let mut left = units;
     let mut rate = 0.0;
     // Classes are sorted by rate.
@@ -147,15 +158,14 @@ fn most_steady_micro_batches(setting: &Setting, replicas: u32, steady_s: f64) ->
 fn dual_value(setting: &Setting, replicas: u32, steady_s: f64, price_per_replica: f64) -> f64 {
     let middle = Ends { embedding: false, head: false };
     let shortest_s = steady_s / f64::from(setting.micro_batches);
-    let prices = setting.classes.iter().map(|class| {
+    let prices = setting.most_of(|class| {
         let price = |layers: u32| {
             let period_s = (f64::from(layers) * class.layer_s).max(shortest_s);
             (steady_s / period_s - price_per_replica).max(0.0) * f64::from(layers)
         };
-        let dearest = (1..=class.max_layers(middle, 1)).map(price).fold(0.0, f64::max);
-        f64::from(class.units) * dearest / f64::from(setting.num_layers)
+        (1..=class.max_layers(middle, 1)).map(price).fold(0.0, f64::max)
     });
-    f64::from(replicas) * price_per_replica + prices.sum::<f64>()
+    f64::from(replicas) * price_per_replica + prices / f64::from(setting.num_layers)
 }
 
 /// The bound over columns, as far as it lies below `enough_s`: the longest time that is proven too short, to a thousandth,
@@ -193,9 +203,8 @@ const PRECISION: f64 = 1e-3;
 /// Most replicas that the cluster can hold: each has at least one unit, one micro batch and memory for every layer.
 pub fn most_replicas(setting: &Setting) -> u32 {
     let middle = Ends { embedding: false, head: false };
-    let held = |class: &ClassCosts| u64::from(class.units) * u64::from(class.max_layers(middle, 1));
-    let layers: u64 = setting.classes.iter().map(held).sum();
-    let by_memory = u32::try_from(layers / u64::from(setting.num_layers.max(1))).unwrap_or(u32::MAX);
+    let layers = setting.most_of(|class| f64::from(class.max_layers(middle, 1)));
+    let by_memory = (layers / f64::from(setting.num_layers.max(1)) + 1e-6) as u32;
     by_memory.min(setting.units()).min(setting.micro_batches)
 }
 

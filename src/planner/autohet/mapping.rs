@@ -1,27 +1,16 @@
 //! Stage 2, the concrete half of mapping: from pipelines of classes to nodes and GPUs, and to a [`Plan`].
 
-use super::balance::{Pace, split_micro_batches};
-use super::candidates::GroupingSearch;
+mod places;
+
+use super::balance::split_micro_batches;
+use super::candidates::{GroupingSearch, Kind};
 use super::pipeline::{Layout, Pipeline};
-use super::setting::{Composition, Setting, same_class};
+use super::setting::Setting;
 use crate::cluster::Cluster;
 use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
-
-/// A unit of a node: the `index`-th run of `t` GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct UnitPlace {
-    node: usize,
-    index: u32,
-}
-
-/// Which stages share nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Neighbours {
-    /// Stages of one replica: activations stay within nodes.
-    Stages,
-    /// Equal stages of many replicas: their gradients are reduced within nodes.
-    Replicas,
-}
+pub use places::Neighbours;
+use places::{UnitPlace, place_units};
+use std::collections::HashMap;
 
 /// What a plan is made of beside the setting.
 pub struct Job<'a> {
@@ -37,25 +26,18 @@ pub struct Job<'a> {
 
 /// The plan of a grouping: pipelines are put on nodes, then layers and micro batches are balanced again for the links
 /// that really lie between the stages. `None` where it doesn't fit after all.
-pub fn realise(
-    job: &Job,
-    search: &mut GroupingSearch,
-    replicas: &[Composition],
-    neighbours: Neighbours,
-) -> Option<Plan> {
-    let setting = search.pipelines().setting();
-    let mut micro_batches = search.micro_batches(replicas)?;
+pub fn realise(job: &Job, search: &mut GroupingSearch, kinds: &[Kind], neighbours: Neighbours) -> Option<Plan> {
+    let setting = search.setting();
+    let replicas = kinds.iter().flat_map(|kind| std::iter::repeat_n(&kind.units, kind.replicas as usize));
     let pipelines: Vec<Pipeline> =
-        replicas.iter().map(|units| search.pipelines().get(units).cloned()).collect::<Option<_>>()?;
+        replicas.map(|units| search.pipelines().get(units).cloned()).collect::<Option<_>>()?;
+    let paces: Vec<_> = pipelines.iter().map(|pipeline| pipeline.pace).collect();
+    let micro_batches = split_micro_batches(&paces, setting.micro_batches)?;
     let places = place_units(job.cluster, setting, &pipelines, neighbours);
-    let layouts: Vec<Layout> =
-        pipelines.iter().zip(&places).map(|(pipeline, places)| layout(setting, pipeline, places)).collect();
-    let balance = |micro_batches: &[u32]| -> Option<Vec<Pipeline>> {
-        layouts.iter().zip(micro_batches).map(|(layout, &count)| layout.pipeline(setting, count, count)).collect()
-    };
-    let paces: Vec<Pace> = balance(&micro_batches)?.iter().map(|pipeline| pipeline.pace).collect();
-    micro_batches = split_micro_batches(&paces, setting.micro_batches)?;
-    let pipelines = balance(&micro_batches)?;
+    let mut balanced = Balanced::new(setting, &pipelines, &places);
+    let paces: Vec<_> = balanced.pipelines(&micro_batches)?.iter().map(|pipeline| pipeline.pace).collect();
+    let micro_batches = split_micro_batches(&paces, setting.micro_batches)?;
+    let pipelines = balanced.pipelines(&micro_batches)?;
     let replica = |((pipeline, places), micro_batches): ((&Pipeline, &Vec<UnitPlace>), u32)| Replica {
         micro_batches,
         stages: stages(job.cluster, setting, pipeline, places),
@@ -66,8 +48,7 @@ pub fn realise(
         model: job.model.to_owned(),
         global_batch_size: job.global_batch_size,
         micro_batch_size: setting.execution.micro_batch_size,
-        tensor_parallel_size: setting.execution.tensor_parallel_size,
-        sequence_parallel: setting.execution.sequence_parallel,
+        sequence_parallel: setting.execution.sequence_parallel && uses_degrees_above_one(setting, kinds),
         recompute: setting.execution.recompute,
         precision: setting.execution.precision,
         schedule: ScheduleKind::OneForwardOneBackward,
@@ -75,98 +56,58 @@ pub fn realise(
     })
 }
 
-fn layout(setting: &Setting, pipeline: &Pipeline, places: &[UnitPlace]) -> Layout {
-    let boundaries = pipeline.classes.windows(2).zip(places.windows(2));
-    let transfer_s = boundaries.map(|(c, at)| setting.transfer_s(c[0], c[1], at[0].node == at[1].node)).collect();
-    Layout { classes: pipeline.classes.clone(), transfer_s }
+fn uses_degrees_above_one(setting: &Setting, kinds: &[Kind]) -> bool {
+    let is_used = |class: usize| kinds.iter().any(|kind| kind.units.0[class] > 0);
+    setting.classes.iter().enumerate().any(|(class, costs)| costs.tensor_parallel_size > 1 && is_used(class))
 }
 
-/// Gives every stage a unit of its class. Runs of stages are placed longest first, each into the node with the least room
-/// that holds the whole run, or else filling up the node with the most room, so that the members of a run share nodes.
-fn place_units(
-    cluster: &Cluster,
-    setting: &Setting,
-    pipelines: &[Pipeline],
-    neighbours: Neighbours,
-) -> Vec<Vec<UnitPlace>> {
-    let t = setting.execution.tensor_parallel_size;
-    let mut free: Vec<u32> = cluster.nodes.iter().map(|node| node.gpu_count / t).collect();
-    let class_of =
-        |node: &crate::cluster::Node| setting.classes.iter().position(|class| same_class(&class.gpu, class.nic, node));
-    let class_of_node: Vec<Option<usize>> = cluster.nodes.iter().map(class_of).collect();
-    let mut places: Vec<Vec<UnitPlace>> =
-        pipelines.iter().map(|p| vec![UnitPlace { node: usize::MAX, index: 0 }; p.classes.len()]).collect();
-    let runs = match neighbours {
-        Neighbours::Stages => runs_of_stages(pipelines),
-        Neighbours::Replicas => runs_of_replicas(setting, pipelines),
-    };
-    for run in runs {
-        let mut members = run.members.as_slice();
-        while !members.is_empty() {
-            let open = || (0..free.len()).filter(|&node| class_of_node[node] == Some(run.class) && free[node] > 0);
-            let snug =
-                open().filter(|&node| free[node] as usize >= members.len()).min_by_key(|&node| (free[node], node));
-            let roomiest = || open().min_by_key(|&node| (std::cmp::Reverse(free[node]), node));
-            let node = snug.or_else(roomiest).expect("groupings use no more units than there are");
-            let (here, later) = members.split_at(members.len().min(free[node] as usize));
-            for &(replica, stage) in here {
-                let index = cluster.nodes[node].gpu_count / t - free[node];
-                places[replica][stage] = UnitPlace { node, index };
-                free[node] -= 1;
-            }
-            members = later;
+/// Balances the pipelines of a plan, those that are alike once.
+struct Balanced<'a> {
+    setting: &'a Setting,
+    layouts: Vec<Layout>,
+    /// Per replica, its layout.
+    layout_of: Vec<usize>,
+    known: HashMap<(usize, u32), Option<Pipeline>>,
+}
+
+impl<'a> Balanced<'a> {
+    fn new(setting: &'a Setting, pipelines: &[Pipeline], places: &[Vec<UnitPlace>]) -> Self {
+        let mut numbers: HashMap<(&[usize], Vec<bool>), usize> = HashMap::new();
+        let mut layouts = Vec::new();
+        let mut layout_of = Vec::with_capacity(pipelines.len());
+        for (pipeline, places) in pipelines.iter().zip(places) {
+            let shared: Vec<bool> = places.windows(2).map(|at| at[0].node == at[1].node).collect();
+            let number = *numbers.entry((&pipeline.classes, shared)).or_insert_with_key(|(classes, shared)| {
+                let boundaries = classes.windows(2).zip(shared);
+                let transfer_s = boundaries.map(|(c, &shared)| setting.transfer_s(c[0], c[1], shared)).collect();
+                layouts.push(Layout { classes: classes.to_vec(), transfer_s });
+                layouts.len() - 1
+            });
+            layout_of.push(number);
         }
+        Self { setting, layouts, layout_of, known: HashMap::new() }
     }
-    places
-}
 
-/// Stages of one class that are to share nodes, as replica and stage.
-struct Run {
-    class: usize,
-    members: Vec<(usize, usize)>,
-}
-
-/// Neighbouring stages of one class within a replica, longest run first.
-fn runs_of_stages(pipelines: &[Pipeline]) -> Vec<Run> {
-    let mut runs = Vec::new();
-    for (replica, pipeline) in pipelines.iter().enumerate() {
-        let mut first = 0;
-        for run in pipeline.classes.chunk_by(|a, b| a == b) {
-            let members = (first..first + run.len()).map(|stage| (replica, stage)).collect();
-            runs.push(Run { class: run[0], members });
-            first += run.len();
-        }
+    /// The pipelines for so many micro batches each, `None` where one doesn't fit.
+    fn pipelines(&mut self, micro_batches: &[u32]) -> Option<Vec<Pipeline>> {
+        let Self { setting, layouts, layout_of, known } = self;
+        let mut pipeline = |(&layout, &count): (&usize, &u32)| {
+            let made = || layouts[layout].pipeline(setting, count, count);
+            known.entry((layout, count)).or_insert_with(made).clone()
+        };
+        layout_of.iter().zip(micro_batches).map(&mut pipeline).collect()
     }
-    runs.sort_by_key(|run| std::cmp::Reverse(run.members.len()));
-    runs
-}
-
-/// All stages of one class over all replicas, in the order of their first layers: one run per class.
-fn runs_of_replicas(setting: &Setting, pipelines: &[Pipeline]) -> Vec<Run> {
-    let mut by_layer: Vec<Vec<(u32, usize, usize)>> = vec![Vec::new(); setting.classes.len()];
-    for (replica, pipeline) in pipelines.iter().enumerate() {
-        let mut first_layer = 0;
-        for (stage, (&class, &layers)) in pipeline.classes.iter().zip(&pipeline.layers).enumerate() {
-            by_layer[class].push((first_layer, replica, stage));
-            first_layer += layers;
-        }
-    }
-    let run = |(class, mut stages): (usize, Vec<(u32, usize, usize)>)| {
-        stages.sort_unstable();
-        Run { class, members: stages.into_iter().map(|(_, replica, stage)| (replica, stage)).collect() }
-    };
-    by_layer.into_iter().enumerate().map(run).collect()
 }
 
 fn stages(cluster: &Cluster, setting: &Setting, pipeline: &Pipeline, places: &[UnitPlace]) -> Vec<Stage> {
-    let t = setting.execution.tensor_parallel_size;
     let mut first_layer = 0;
-    let mut stage = |(place, &num_layers): (&UnitPlace, &u32)| {
+    let mut stage = |((place, &class), &num_layers): ((&UnitPlace, &usize), &u32)| {
         let node = &cluster.nodes[place.node];
-        let gpus = (place.index * t..(place.index + 1) * t).collect();
+        let degree = setting.classes[class].tensor_parallel_size;
+        let gpus = (place.first_gpu..place.first_gpu + degree).collect();
         let stage = Stage { node: node.name.clone(), gpus, gpu_type: node.gpu.name.clone(), first_layer, num_layers };
         first_layer += num_layers;
         stage
     };
-    places.iter().zip(&pipeline.layers).map(&mut stage).collect()
+    places.iter().zip(&pipeline.classes).zip(&pipeline.layers).map(&mut stage).collect()
 }

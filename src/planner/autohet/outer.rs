@@ -1,32 +1,43 @@
 //! The outer enumeration: settings times numbers of replicas, best bound first.
+//!
+//! Settings of one tensor-parallel degree are enumerated. From the best groupings found there the search goes on where each
+//! stage may have a degree of its own ([`several_degrees`]), and the best plans are tried under the other schedule too.
+
+mod several_degrees;
 
 use super::Engine;
 use super::bounds::{column_bound_s, lower_bound_s, memory_bound_s, most_replicas};
-use super::candidates::{Candidate, GroupingSearch};
+use super::candidates::{Candidate, GroupingSearch, Kind, kinds_of};
+use super::effort::Effort;
 use super::mapping::{Job, Neighbours, realise};
 use super::setting::{Setting, executions};
 use super::shortage::one_replica_that_fits;
 use super::stage_one;
-use crate::plan::{Plan, PlanError, PlanRequest};
-use crate::planner::estimate;
+use crate::plan::{Plan, PlanError, PlanRequest, ScheduleKind};
+use crate::planner::ranking;
+use rayon::prelude::*;
 
 /// Steps of dynamic programs that the bound may take: well below a second.
 const BOUND_WORK: u64 = 30_000_000;
 
 /// Points of the enumeration whose groupings are improved.
-const MAX_IMPROVED: usize = 4;
+const MAX_IMPROVED: usize = 8;
 /// Points that are put on nodes.
-const MAX_REALISED: usize = 24;
+const MAX_REALISED: usize = 32;
 /// Of these, with the same setting.
 const MAX_REALISED_PER_SETTING: usize = 5;
+/// Replicas up to which stage 1 is solved for each of them; of more, kinds are all that a search can tell apart.
+const MAX_SOLVED_REPLICAS: u32 = 64;
 /// How much slower than the best a construction may be to be looked at: what improving it and real links may change.
-const WORTH_A_LOOK: f64 = 1.06;
+const WORTH_A_LOOK: f64 = 1.12;
 
 /// All settings of a request, and their points by bound.
 pub struct Outer<'a> {
     request: &'a PlanRequest<'a>,
     planner: &'static str,
     settings: Vec<Setting>,
+    /// The same where stages may differ in degree; none where there is only one.
+    of_several_degrees: Vec<Setting>,
     points: Vec<Point>,
 }
 
@@ -38,11 +49,76 @@ struct Point {
     bound_s: f64,
 }
 
+/// Work of one improvement at most.
+const MAX_IMPROVING: u64 = 400_000;
+/// Work of putting a GPU on a node, twice.
+const REALISING: u64 = 100;
+/// Plans that are tried under the other schedule.
+const MAX_RESCHEDULED: usize = 4;
+
+/// Every number of replicas with every setting, best bound first.
+fn points(settings: &[Setting]) -> Vec<Point> {
+    let of_setting = |(index, setting): (usize, &Setting)| -> Vec<Point> {
+        let point = |replicas| Point { setting: index, replicas, bound_s: lower_bound_s(setting, replicas) };
+        (1..=most_replicas(setting)).map(point).collect()
+    };
+    let mut points: Vec<Point> = settings.iter().enumerate().flat_map(of_setting).collect();
+    points.sort_by(|a, b| a.bound_s.total_cmp(&b.bound_s));
+    points
+}
+
+/// The least bound of all points, or `least_s` where none is below it.
+///
+/// Points are looked at from the least bound up, each until its bound is above the least of the others'. The tightest of
+/// the bounds is worked out as long as there is work left.
+fn least_bound_s(settings: &[Setting], points: &[Point], mut least_s: f64, work: &mut u64) -> f64 {
+    let known_s = least_s;
+    let bound = |&point: &Point| (memory_bound_s(&settings[point.setting], point.replicas), point);
+    let mut bounds: Vec<(f64, Point)> = points.iter().take_while(|point| point.bound_s < known_s).map(bound).collect();
+    bounds.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (bound_s, point) in bounds {
+        if bound_s >= least_s {
+            break;
+        }
+        least_s = column_bound_s(&settings[point.setting], point.replicas, (bound_s, least_s), work);
+    }
+    least_s
+}
+
+fn push_new(plans: &mut Vec<(f64, Plan)>, time_s: f64, plan: Plan) {
+    if !plans.iter().any(|(_, known)| *known == plan) {
+        plans.push((time_s, plan));
+    }
+}
+
+/// Few plans are executed, so those of one kind shouldn't crowd out the others: the best of each kind come first.
+fn best_of_each_kind_first(plans: Vec<(f64, Plan)>) -> Vec<Plan> {
+    let kind = |plan: &Plan| {
+        let degrees = plan.tensor_parallel_sizes();
+        (degrees, plan.micro_batch_size, plan.recompute, plan.schedule, plan.replicas.len())
+    };
+    let mut kinds = Vec::new();
+    let (mut firsts, mut others) = (Vec::new(), Vec::new());
+    for (_, plan) in plans {
+        if kinds.contains(&kind(&plan)) {
+            others.push(plan);
+        } else {
+            kinds.push(kind(&plan));
+            firsts.push(plan);
+        }
+    }
+    firsts.append(&mut others);
+    firsts
+}
+
 /// Every number of replicas up to 8, then about eight to each doubling.
 fn is_tried(replicas: u32) -> bool {
     let step = replicas.next_power_of_two() / 16;
     step <= 1 || replicas.is_multiple_of(step)
 }
+
+/// A grouping of a point with its plan, and that plan's seconds by the closed form.
+type Improved = (f64, Point, Candidate, Plan);
 
 /// A point that has been searched.
 struct Searched<'a> {
@@ -66,86 +142,84 @@ impl<'a> Outer<'a> {
         if let (true, Some(error)) = (settings.is_empty(), refused) {
             return Err(error.into());
         }
-        let mut points = Vec::new();
-        for (index, setting) in settings.iter().enumerate() {
-            points.extend((1..=most_replicas(setting)).map(|replicas| Point {
-                setting: index,
-                replicas,
-                bound_s: lower_bound_s(setting, replicas),
-            }));
-        }
-        points.sort_by(|a, b| a.bound_s.total_cmp(&b.bound_s));
-        Ok(Self { request, planner, settings, points })
-    }
-
-    /// The settings, in the order of the enumeration.
-    pub fn settings(&self) -> &[Setting] {
-        &self.settings
+        let of_several_degrees = several_degrees::settings(request, &settings)?;
+        let points = points(&settings);
+        Ok(Self { request, planner, settings, of_several_degrees, points })
     }
 
     /// No plan of the whole enumeration is faster; at most `known_s`, the time of a plan that is known.
-    ///
-    /// Points are looked at from the least bound up, each until its bound is above the least of the others'. The tightest
-    /// of the bounds is worked out as long as its budget lasts.
     pub fn lower_bound_s(&self, known_s: f64) -> f64 {
-        let mut least_s = known_s;
-        let mut points: Vec<(f64, Point)> = Vec::new();
-        for &point in self.points.iter().take_while(|point| point.bound_s < known_s) {
-            let bound_s = memory_bound_s(&self.settings[point.setting], point.replicas);
-            points.push((bound_s, point));
-        }
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let of_several = points(&self.of_several_degrees);
         let mut work = BOUND_WORK;
-        for (bound_s, point) in points {
-            if bound_s >= least_s {
-                break;
-            }
-            let setting = &self.settings[point.setting];
-            least_s = column_bound_s(setting, point.replicas, (bound_s, least_s), &mut work);
-        }
-        least_s
+        let of_one_s = least_bound_s(&self.settings, &self.points, known_s, &mut work);
+        least_bound_s(&self.of_several_degrees, &of_several, of_one_s, &mut work)
     }
 
     /// Plans, the best by the closed form first; none where nothing fits.
     pub fn best_plans(&self, engine: Engine) -> Result<Vec<Plan>, PlanError> {
-        let mut searched = self.construct();
+        let mut effort = Effort::new(&self.request.limits);
+        let mut searched = self.construct(&mut effort);
         if searched.is_empty() {
             searched.extend(self.fallback());
         }
+        let mut promising = self.most_promising(searched, &mut effort)?;
+        // On all cores, each with a part of the work that doesn't depend on what the others find.
+        let part = effort.at_most(MAX_IMPROVING.min(effort.left() / (2 * promising.len().max(1) as u64)));
+        let of_each = promising.par_iter_mut().map(|found| self.improved(engine, found, part));
         let mut plans: Vec<(f64, Plan)> = Vec::new();
-        for mut found in self.most_promising(searched)? {
-            for candidate in self.candidates(engine, &mut found) {
-                if let Some((time_s, plan)) = self.realise(&mut found.search, &candidate)?
-                    && !plans.iter().any(|(_, known)| *known == plan)
-                {
-                    plans.push((time_s, plan));
-                }
+        let mut improved = Vec::new();
+        for (found, work) in of_each.collect::<Result<Vec<_>, PlanError>>()? {
+            effort.spend(work);
+            for (time_s, point, candidate, plan) in found {
+                improved.push((time_s, point, candidate));
+                push_new(&mut plans, time_s, plan);
+            }
+        }
+        improved.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (time_s, plan) in self.with_several_degrees(&improved, &mut effort)? {
+            push_new(&mut plans, time_s, plan);
+        }
+        plans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        self.add_other_schedule(&mut plans)?;
+        Ok(best_of_each_kind_first(plans))
+    }
+
+    /// The best plans under GPipe, where its activations fit: its transfers wait for none in the other direction.
+    fn add_other_schedule(&self, plans: &mut Vec<(f64, Plan)>) -> Result<(), PlanError> {
+        let PlanRequest { cluster, cost, .. } = *self.request;
+        for index in 0..plans.len().min(MAX_RESCHEDULED) {
+            let plan = Plan { schedule: ScheduleKind::GPipe, ..plans[index].1.clone() };
+            if plan.validate(cluster, cost).is_ok() {
+                plans.push((ranking::rank_s(&plan, self.request)?, plan));
             }
         }
         plans.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // Few are executed, so plans of one kind shouldn't crowd out the others: the best of each kind come first.
-        let kind = |plan: &Plan| (plan.execution(), plan.replicas.len());
-        let mut kinds = Vec::new();
-        let (mut firsts, mut others) = (Vec::new(), Vec::new());
-        for (_, plan) in plans {
-            if kinds.contains(&kind(&plan)) {
-                others.push(plan);
-            } else {
-                kinds.push(kind(&plan));
-                firsts.push(plan);
+        Ok(())
+    }
+
+    /// The plans of a point's groupings, and the work that they took.
+    fn improved(&self, engine: Engine, found: &mut Searched, part: Effort) -> Result<(Vec<Improved>, u64), PlanError> {
+        let mut left = part;
+        let mut plans = Vec::new();
+        for candidate in self.candidates(engine, found, &mut left) {
+            if let Some((time_s, plan)) = self.realise(&mut found.search, &candidate)? {
+                plans.push((time_s, found.point, candidate, plan));
             }
         }
-        firsts.append(&mut others);
-        Ok(firsts)
+        Ok((plans, part.left() - left.left()))
     }
 
     /// Groupings of a point: the best construction and those of stage 1, each improved, and the construction as it is.
-    fn candidates(&self, engine: Engine, found: &mut Searched) -> Vec<Candidate> {
+    fn candidates(&self, engine: Engine, found: &mut Searched, effort: &mut Effort) -> Vec<Candidate> {
         let setting = &self.settings[found.point.setting];
         let mut starts = vec![found.best.clone()];
-        let solved = stage_one::groupings(engine, setting, self.request.cost, found.point.replicas);
-        starts.extend(solved.into_iter().filter_map(|replicas| found.search.evaluate(replicas)));
-        let mut all: Vec<Candidate> = starts.into_iter().map(|start| found.search.improve(start)).collect();
+        let solved = if found.point.replicas <= MAX_SOLVED_REPLICAS {
+            stage_one::groupings(engine, setting, self.request.cost, found.point.replicas)
+        } else {
+            Vec::new()
+        };
+        starts.extend(solved.into_iter().filter_map(|replicas| found.search.evaluate(kinds_of(&replicas))));
+        let mut all: Vec<Candidate> = starts.into_iter().map(|start| found.search.improve(start, effort)).collect();
         all.push(found.best.clone());
         all.dedup();
         all
@@ -153,11 +227,18 @@ impl<'a> Outer<'a> {
 
     /// The points whose plans are best with gradient synchronisation and real links counted in. `searched` is sorted by
     /// the slowest replica's time; so of each setting the few best of those are looked at.
-    fn most_promising<'s>(&'s self, searched: Vec<Searched<'s>>) -> Result<Vec<Searched<'s>>, PlanError> {
+    fn most_promising<'s>(
+        &'s self,
+        searched: Vec<Searched<'s>>,
+        effort: &mut Effort,
+    ) -> Result<Vec<Searched<'s>>, PlanError> {
         let mut seen = vec![0_usize; self.settings.len()];
         let mut realised: Vec<Searched> = Vec::new();
         let mut least_s = f64::INFINITY;
         for mut found in searched {
+            if effort.is_spent() && !realised.is_empty() {
+                break;
+            }
             let of_setting = &mut seen[found.point.setting];
             if *of_setting >= MAX_REALISED_PER_SETTING || realised.len() >= MAX_REALISED || found.best.time_s >= least_s
             {
@@ -165,6 +246,7 @@ impl<'a> Outer<'a> {
             }
             *of_setting += 1;
             if let Some((estimate_s, _)) = self.realise(&mut found.search, &found.best)? {
+                effort.spend(REALISING * u64::from(self.request.cluster.gpu_count()));
                 least_s = least_s.min(estimate_s);
                 found.estimate_s = estimate_s;
                 realised.push(found);
@@ -186,8 +268,8 @@ impl<'a> Outer<'a> {
         };
         let mut best: Option<(f64, Plan)> = None;
         for neighbours in [Neighbours::Stages, Neighbours::Replicas] {
-            let Some(plan) = realise(&job, search, &candidate.replicas, neighbours) else { continue };
-            let time_s = estimate::iteration_s(&plan, cluster, cost)?;
+            let Some(plan) = realise(&job, search, &candidate.kinds, neighbours) else { continue };
+            let time_s = ranking::rank_s(&plan, self.request)?;
             if best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s) {
                 best = Some((time_s, plan));
             }
@@ -196,16 +278,18 @@ impl<'a> Outer<'a> {
     }
 
     /// Constructs groupings point by point, as long as a further point can come near the best; best first.
-    fn construct(&self) -> Vec<Searched<'_>> {
+    fn construct(&self, effort: &mut Effort) -> Vec<Searched<'_>> {
         let mut searched: Vec<Searched> = Vec::new();
         let mut worth_s = f64::INFINITY;
         for &point in self.points.iter().filter(|point| is_tried(point.replicas)) {
-            if point.bound_s >= worth_s {
+            if point.bound_s >= worth_s || (effort.is_spent() && !searched.is_empty()) {
                 break;
             }
             let setting = &self.settings[point.setting];
-            let mut search = GroupingSearch::new(setting, point.replicas as usize);
-            let Some(best) = search.construct(worth_s) else { continue };
+            let mut search = GroupingSearch::new(setting, point.replicas);
+            let best = search.construct(worth_s);
+            effort.spend(search.work());
+            let Some(best) = best else { continue };
             worth_s = worth_s.min(best.time_s * WORTH_A_LOOK);
             if best.time_s < worth_s {
                 searched.push(Searched { point, search, best, estimate_s: f64::INFINITY });
@@ -221,7 +305,7 @@ impl<'a> Outer<'a> {
         self.settings.iter().enumerate().find_map(|(index, setting)| {
             let units = one_replica_that_fits(setting)?;
             let mut search = GroupingSearch::new(setting, 1);
-            let best = search.evaluate(vec![units])?;
+            let best = search.evaluate(vec![Kind { units, replicas: 1 }])?;
             let point = Point { setting: index, replicas: 1, bound_s: lower_bound_s(setting, 1) };
             Some(Searched { point, search, best, estimate_s: f64::INFINITY })
         })

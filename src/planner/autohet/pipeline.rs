@@ -54,26 +54,51 @@ impl Layout {
         let loads: Vec<StageLoad> = self.classes.iter().enumerate().map(load).collect();
         let period_floor_s = self.transfer_s.iter().copied().fold(0.0, f64::max);
         let goal = SplitGoal { num_layers: setting.num_layers, micro_batches, period_floor_s };
-        let LayerSplit { layers, fill_s, .. } = split_layers(&loads, goal)?;
-        let stage_s: Vec<f64> = loads.iter().zip(&layers).map(|(l, &n)| l.fixed_s + f64::from(n) * l.layer_s).collect();
-        let round_trip_s: Vec<f64> = self.transfer_s.iter().map(|one_way_s| 2.0 * one_way_s).collect();
-        let period_s = steady_period_s(&stage_s, &round_trip_s).max(period_floor_s);
-        let pace = Pace { fill_s: fill_s + round_trip_s.iter().sum::<f64>(), period_s };
+        let LayerSplit { layers, .. } = split_layers(&loads, goal)?;
+        let pace = self.pace(setting, &layers);
         Some(Pipeline { classes: self.classes.clone(), layers, pace })
     }
+
+    /// How it runs with these layers.
+    pub fn pace(&self, setting: &Setting, layers: &[u32]) -> Pace {
+        let depth = self.classes.len();
+        let time_s = |(stage, (&class, &layers)): (usize, (&usize, &u32))| {
+            let class = &setting.classes[class];
+            class.fixed_s(Ends::at(stage, depth)) + f64::from(layers) * class.layer_s
+        };
+        let stage_s: Vec<f64> = self.classes.iter().zip(layers).enumerate().map(time_s).collect();
+        let round_trip_s: Vec<f64> = self.transfer_s.iter().map(|one_way_s| 2.0 * one_way_s).collect();
+        let period_floor_s = self.transfer_s.iter().copied().fold(0.0, f64::max);
+        let period_s = steady_period_s(&stage_s, &round_trip_s).max(period_floor_s);
+        Pace { fill_s: stage_s.iter().sum::<f64>() + round_trip_s.iter().sum::<f64>(), period_s }
+    }
 }
+
+/// Orders that are tried first: those of two classes are all among them.
+const USUAL_ORDERS: usize = 3;
+/// What any other order must gain: differences below this are beyond the closed form, which is what it's chosen by.
+const UNUSUAL_GAIN: f64 = 0.02;
+
+/// How much longer a stage takes to be balanced than to be looked at.
+const BALANCING: u64 = 20;
 
 /// Finds pipelines for compositions, and remembers them.
 pub struct Pipelines<'a> {
     setting: &'a Setting,
     micro_batches: u32,
+    work: u64,
     known: HashMap<Composition, Option<Pipeline>>,
 }
 
 impl<'a> Pipelines<'a> {
     /// Pipelines that are to be good at about `micro_batches` micro batches each.
     pub fn new(setting: &'a Setting, micro_batches: u32) -> Self {
-        Self { setting, micro_batches, known: HashMap::new() }
+        Self { setting, micro_batches, work: 0, known: HashMap::new() }
+    }
+
+    /// Work done so far: what balancing takes is counted as so many stages looked at.
+    pub fn work(&self) -> u64 {
+        self.work
     }
 
     /// The setting that they are for.
@@ -84,36 +109,43 @@ impl<'a> Pipelines<'a> {
     /// The best pipeline of these units, `None` where the model doesn't fit them.
     pub fn get(&mut self, units: &Composition) -> Option<&Pipeline> {
         let (setting, micro_batches) = (self.setting, self.micro_batches);
-        self.known.entry(*units).or_insert_with(|| best_pipeline(setting, units, micro_batches)).as_ref()
+        let work = &mut self.work;
+        self.known.entry(*units).or_insert_with(|| best_pipeline(setting, units, micro_batches, work)).as_ref()
     }
 }
 
-fn best_pipeline(setting: &Setting, units: &Composition, micro_batches: u32) -> Option<Pipeline> {
+fn best_pipeline(setting: &Setting, units: &Composition, micro_batches: u32, work: &mut u64) -> Option<Pipeline> {
     if units.units() == 0 || units.units() > setting.num_layers as usize {
         return None;
     }
     let mut best: Option<Pipeline> = None;
-    for order in class_orders(setting, units) {
+    for (index, order) in class_orders(setting, units).into_iter().enumerate() {
+        *work += BALANCING * units.units() as u64;
         let stages = order.iter().flat_map(|&class| std::iter::repeat_n(class, usize::from(units.0[class])));
         let layout = Layout::packed(setting, stages.collect());
         let Some(found) = layout.pipeline(setting, micro_batches, setting.micro_batches) else { continue };
         let time_s = found.pace.time_s(micro_batches);
-        if best.as_ref().is_none_or(|best| time_s < best.pace.time_s(micro_batches) * (1.0 - 1e-12)) {
+        let margin = if index < USUAL_ORDERS { 1e-12 } else { UNUSUAL_GAIN };
+        if best.as_ref().is_none_or(|best| time_s < best.pace.time_s(micro_batches) * (1.0 - margin)) {
             best = Some(found);
         }
     }
     best
 }
 
-/// Orders of the classes present that are worth trying: most memory, highest rate, and lowest rate first. With two classes
-/// these are all there are.
+/// Orders of the classes present that are worth trying: most memory, highest rate, and lowest rate first; then the others,
+/// where there are three classes.
 fn class_orders(setting: &Setting, units: &Composition) -> Vec<Vec<usize>> {
     let by_rate: Vec<usize> = (0..setting.classes.len()).filter(|&class| units.0[class] > 0).collect();
     let mut by_memory = by_rate.clone();
     by_memory.sort_by_key(|&class| std::cmp::Reverse(setting.classes[class].gpu.memory_bytes));
     let by_slowness = by_rate.iter().rev().copied().collect();
     let mut orders = vec![by_memory];
-    for order in [by_rate, by_slowness] {
+    let others = match *by_rate.as_slice() {
+        [a, b, c] => [[a, c, b], [b, a, c], [b, c, a], [c, a, b]].map(|order| order.to_vec()).into(),
+        _ => Vec::new(),
+    };
+    for order in [by_rate, by_slowness].into_iter().chain(others) {
         if !orders.contains(&order) {
             orders.push(order);
         }

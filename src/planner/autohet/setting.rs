@@ -1,4 +1,10 @@
-//! One point of the outer enumeration, `(t, b, recompute)`, with everything that the search asks of it worked out once.
+//! One point of the outer enumeration, `(b, recompute)` with one tensor-parallel degree or several, with everything that
+//! the search asks of it worked out once.
+//!
+//! A unit class is a GPU type behind a kind of network interface, at one degree. Where a setting has several degrees, the
+//! classes of one GPU type share its GPUs ([`Setting::can_form`]).
+
+mod degrees;
 
 use crate::cluster::{Cluster, GpuSpec, Link};
 use crate::cost::{CostError, CostModel, StageShape};
@@ -8,7 +14,10 @@ use crate::plan::{PlanError, TrainingSettings};
 use std::sync::Arc;
 
 /// Most unit classes that a search tells apart; in a cluster of more, the classes of least total rate stay idle.
-pub const MAX_CLASSES: usize = 12;
+pub const MAX_CLASSES: usize = 20;
+
+/// Units per class, over all replicas.
+pub type Used = [u32; MAX_CLASSES];
 
 /// Units per class of one replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +37,9 @@ pub struct ClassCosts {
     pub gpu: Arc<GpuSpec>,
     /// Network interface of the nodes.
     pub nic: Link,
-    /// Units in the cluster.
+    /// GPUs of a unit, `t`.
+    pub tensor_parallel_size: u32,
+    /// Units in the cluster, were no GPU used at another degree.
     pub units: u32,
     /// Units of the largest node.
     pub units_per_node: u32,
@@ -44,6 +55,9 @@ pub struct ClassCosts {
     pub forward_share: f64,
     /// Most layers by [`Ends`] and micro batches in flight, which count from one.
     max_layers: [Vec<u32>; 4],
+    /// The classes of no smaller degree on the same GPUs, this one included, with the units of this class that one of
+    /// theirs takes up.
+    above: Vec<(usize, u32)>,
 }
 
 /// What a stage holds beside its layers.
@@ -87,7 +101,7 @@ impl ClassCosts {
 /// A point of the outer enumeration.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// How layers are executed.
+    /// How layers are executed; its degree is the largest where there are several.
     pub execution: Execution,
     /// The usable classes of units.
     pub classes: Vec<ClassCosts>,
@@ -108,38 +122,57 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Works out a setting; `None` where no unit can be formed.
+    /// Works out a setting of one degree; `None` where no unit can be formed.
     pub fn new(
         cluster: &Cluster,
         cost: &CostModel,
         global_batch_size: u32,
         execution: Execution,
     ) -> Result<Option<Self>, CostError> {
-        let gradient_bytes =
-            |block| cost.gradient_bytes(block, &execution) as f64 * f64::from(execution.tensor_parallel_size);
+        Self::of_degrees(cluster, cost, global_batch_size, execution, &[execution.tensor_parallel_size])
+    }
+
+    /// Works out a setting in which each stage may have any of these degrees, each of which divides the next; `None` where
+    /// no unit can be formed.
+    pub fn of_degrees(
+        cluster: &Cluster,
+        cost: &CostModel,
+        global_batch_size: u32,
+        execution: Execution,
+        degrees: &[u32],
+    ) -> Result<Option<Self>, CostError> {
+        debug_assert!(degrees.windows(2).all(|pair| pair[1].is_multiple_of(pair[0])));
+        let largest = degrees.last().copied().unwrap_or(1);
+        let execution = Execution { tensor_parallel_size: largest, ..execution };
+        let all_ranks = f64::from(largest);
+        let gradient_bytes = |block| cost.gradient_bytes(block, &execution) as f64 * all_ranks;
         let tied = cost.model().tie_word_embeddings;
         let mut setting = Self {
             execution,
             classes: Vec::new(),
             num_layers: cost.model().num_layers,
             micro_batches: global_batch_size / execution.micro_batch_size,
-            boundary_bytes: cost.boundary_bytes(&execution) as f64 * f64::from(execution.tensor_parallel_size),
+            boundary_bytes: cost.boundary_bytes(&execution) as f64 * all_ranks,
             optimizer_s: f64::INFINITY,
             layer_gradient_bytes: gradient_bytes(Block::Layer(LayerId(0))),
             embedding_gradient_bytes: gradient_bytes(Block::Embedding),
             head_gradient_bytes: if tied { 0.0 } else { gradient_bytes(Block::Head) },
         };
         let mut refused = None;
-        for (gpu, nic, units, units_per_node) in count_units(cluster, execution.tensor_parallel_size) {
-            match price_class(cost, &gpu, &execution) {
-                Ok(priced) => setting.classes.push(ClassCosts { gpu, nic, units, units_per_node, ..priced }),
-                Err(error) => refused = Some(error),
+        for &degree in degrees {
+            let execution = Execution { tensor_parallel_size: degree, ..execution };
+            for (gpu, nic, units, units_per_node) in count_units(cluster, degree) {
+                match price_class(cost, &gpu, &execution) {
+                    Ok(priced) => setting.classes.push(ClassCosts { gpu, nic, units, units_per_node, ..priced }),
+                    Err(error) => refused = Some(error),
+                }
             }
         }
         if setting.classes.is_empty() {
             return refused.map_or(Ok(None), Err);
         }
         setting.keep_strongest();
+        setting.find_sharers();
         setting.count_layers_that_fit(cost);
         setting.price_optimizer(cost);
         Ok(Some(setting))
@@ -156,18 +189,10 @@ impl Setting {
         self
     }
 
-    /// Units of all classes.
+    /// Most units that can be formed.
     pub fn units(&self) -> u32 {
-        self.classes.iter().map(|class| class.units).sum()
-    }
-
-    /// All units as one composition.
-    pub fn all_units(&self) -> Composition {
-        let mut all = Composition::default();
-        for (count, class) in all.0.iter_mut().zip(&self.classes) {
-            *count = u16::try_from(class.units).unwrap_or(u16::MAX);
-        }
-        all
+        let least = self.classes.iter().map(|class| class.tensor_parallel_size).min();
+        self.classes.iter().filter(|class| Some(class.tensor_parallel_size) == least).map(|class| class.units).sum()
     }
 
     /// Seconds of one boundary transfer in one direction, between neighbours of these classes.
@@ -176,8 +201,8 @@ impl Setting {
         if same_node {
             let link = source.gpu.intra_node;
             // Each tensor-parallel rank sends its part over its own link.
-            let per_rank = self.boundary_bytes / f64::from(self.execution.tensor_parallel_size);
-            return link.latency_s + per_rank / link.bytes_per_s;
+            let ranks = source.tensor_parallel_size.min(target.tensor_parallel_size);
+            return link.latency_s + self.boundary_bytes / f64::from(ranks) / link.bytes_per_s;
         }
         let bytes_per_s = source.nic.bytes_per_s.min(target.nic.bytes_per_s);
         source.nic.latency_s + target.nic.latency_s + self.boundary_bytes / bytes_per_s
@@ -187,7 +212,7 @@ impl Setting {
     /// `2 (D - 1)/D` times their bytes; no GPU holds more than `most` layers, which pass its link to its neighbours.
     pub fn reduce_gradients_s(&self, class: &ClassCosts, replicas: usize, crossing: u32, most: u32) -> f64 {
         let layer_bytes = self.layer_gradient_bytes * 2.0 * (replicas as f64 - 1.0) / replicas as f64;
-        let rank_bytes = layer_bytes / f64::from(self.execution.tensor_parallel_size);
+        let rank_bytes = layer_bytes / f64::from(class.tensor_parallel_size);
         let between_s = f64::from(crossing) * layer_bytes / class.nic.bytes_per_s;
         between_s.max(f64::from(most) * rank_bytes / class.gpu.intra_node.bytes_per_s)
     }
@@ -203,17 +228,27 @@ impl Setting {
             .sort_by(|a, b| a.layer_s.total_cmp(&b.layer_s).then_with(|| b.gpu.memory_bytes.cmp(&a.gpu.memory_bytes)));
     }
 
+    fn find_sharers(&mut self) {
+        for class in 0..self.classes.len() {
+            let degree = self.classes[class].tensor_parallel_size;
+            let places = |other: usize| self.classes[other].tensor_parallel_size / degree;
+            let above = (0..self.classes.len()).filter(|&other| self.share_gpus(class, other) && places(other) > 0);
+            self.classes[class].above = above.map(|other| (other, places(other))).collect();
+        }
+    }
+
     /// Fills [`ClassCosts::max_layers`]. Fewer layers fit with more micro batches in flight, so one pass per table does.
     fn count_layers_that_fit(&mut self, cost: &CostModel) {
         let deepest = self.units().min(self.num_layers).min(self.micro_batches);
         for class in &mut self.classes {
+            let execution = Execution { tensor_parallel_size: class.tensor_parallel_size, ..self.execution };
             for (index, table) in class.max_layers.iter_mut().enumerate() {
                 let mut num_layers = self.num_layers;
                 for in_flight in 1..=deepest {
                     let fits = |num_layers| {
                         let (has_embedding, has_head) = (index & 1 != 0, index & 2 != 0);
                         let shape = StageShape { num_layers, has_embedding, has_head, in_flight };
-                        cost.stage_memory(&shape, &self.execution).total_bytes() <= class.gpu.memory_bytes
+                        cost.stage_memory(&shape, &execution).total_bytes() <= class.gpu.memory_bytes
                     };
                     while num_layers > 0 && !fits(num_layers) {
                         num_layers -= 1;
@@ -231,8 +266,10 @@ impl Setting {
     fn price_optimizer(&mut self, cost: &CostModel) {
         let model = cost.model();
         let parameters = model.block_parameters(Block::Embedding) + model.block_parameters(Block::Layer(LayerId(0)));
-        let per_gpu = parameters / u64::from(self.execution.tensor_parallel_size);
-        let step_s = |class: &ClassCosts| cost.optimizer_step_s(&class.gpu, per_gpu, self.execution.precision);
+        let step_s = |class: &ClassCosts| {
+            let per_gpu = parameters / u64::from(class.tensor_parallel_size);
+            cost.optimizer_step_s(&class.gpu, per_gpu, self.execution.precision)
+        };
         self.optimizer_s = self.classes.iter().map(step_s).fold(f64::INFINITY, f64::min);
     }
 }
@@ -273,6 +310,7 @@ fn price_class(cost: &CostModel, gpu: &Arc<GpuSpec>, execution: &Execution) -> R
     Ok(ClassCosts {
         gpu: gpu.clone(),
         nic: Link { bytes_per_s: 0.0, latency_s: 0.0 },
+        tensor_parallel_size: execution.tensor_parallel_size,
         units: 0,
         units_per_node: 0,
         layer_s: layer.total_s(),
@@ -281,6 +319,7 @@ fn price_class(cost: &CostModel, gpu: &Arc<GpuSpec>, execution: &Execution) -> R
         head_s: head.total_s(),
         forward_share: share(layer).max(share(embedding)).max(share(head)),
         max_layers: [const { Vec::new() }; 4],
+        above: Vec::new(),
     })
 }
 

@@ -2,16 +2,20 @@
 
 use super::pipeline::Pipelines;
 use super::setting::{Composition, Setting, executions};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, GpuSpec, Node};
 use crate::cost::{CostModel, StageMemory, StageShape};
 use crate::model::{Execution, Recompute};
 use crate::plan::{PlanError, PlanRequest, TrainingSettings};
 use crate::units::format_bytes;
+use std::sync::Arc;
 
 /// Tensor-parallel degrees that a hint may propose.
 const DEGREES: [u32; 4] = [1, 2, 4, 8];
 /// Most nodes that a hint proposes to add.
 const MAX_ADDED_NODES: usize = 64;
+const GIGABYTE: u64 = 1_000_000_000;
+/// Most memory of a GPU that a hint asks for.
+const MOST_GIGABYTES: u64 = 1024;
 
 /// A grouping of one replica that fits, if there is one: the units with most memory, as few of them as will do.
 pub fn one_replica_that_fits(setting: &Setting) -> Option<Composition> {
@@ -92,38 +96,55 @@ fn binding_reason(cluster: &Cluster, cost: &CostModel, execution: &Execution) ->
 
 /// The first change that helps, in the order of what it costs the user; each is tried before it's proposed.
 fn smallest_change(request: &PlanRequest, short_bytes: u64) -> String {
-    let PlanRequest { cluster, training, .. } = *request;
-    let with = |change: &dyn Fn(&mut TrainingSettings)| {
-        let mut changed = training.clone();
-        change(&mut changed);
-        changed
+    let largest = |request: &PlanRequest| {
+        let node = request.cluster.nodes.iter().max_by_key(|node| (node.gpu.memory_bytes, node.gpu_count))?;
+        more_nodes(request, node)
     };
-    let leaner = with(&|t| t.recompute.push(Recompute::Full));
-    if !training.recompute.contains(&Recompute::Full) && fits(request, cluster, &leaner) {
-        return "allow `full` recompute".to_owned();
-    }
-    let smaller = with(&|t| t.micro_batch_sizes.push(1));
-    if !training.micro_batch_sizes.contains(&1) && fits(request, cluster, &smaller) {
-        return "allow micro batch size `1`".to_owned();
-    }
-    for degree in DEGREES.into_iter().filter(|degree| !training.tensor_parallel_sizes.contains(degree)) {
-        let wider = with(&|t| t.tensor_parallel_sizes.push(degree));
-        if fits(request, cluster, &wider) {
-            return format!("allow tensor parallel size `{degree}`");
-        }
-    }
-    if let Some(hint) = more_nodes(request) {
-        return hint;
-    }
-    match short_bytes {
+    let found = setting_changes(request).next().or_else(|| largest(request));
+    found.unwrap_or_else(|| match short_bytes {
         0 => "use GPUs with more memory, or a smaller model".to_owned(),
         short => format!("use GPUs with more memory ({} are missing), or a smaller model", format_bytes(short)),
-    }
+    })
 }
 
-/// How many more nodes of the type with most memory would do.
-fn more_nodes(request: &PlanRequest) -> Option<String> {
-    let node = request.cluster.nodes.iter().max_by_key(|node| (node.gpu.memory_bytes, node.gpu_count))?;
+/// Every change that helps by itself: settings, more nodes of each type, more memory; in the order of what it costs the
+/// user.
+pub fn fitting_changes(request: &PlanRequest) -> Vec<String> {
+    let mut kinds: Vec<&Node> = Vec::new();
+    for node in &request.cluster.nodes {
+        if !kinds.iter().any(|kind| (&kind.gpu, kind.gpu_count) == (&node.gpu, node.gpu_count)) {
+            kinds.push(node);
+        }
+    }
+    let nodes = kinds.iter().filter_map(|node| more_nodes(request, node));
+    setting_changes(request).chain(nodes).chain(more_memory(request)).collect()
+}
+
+/// Settings that make it fit.
+fn setting_changes<'a>(request: &'a PlanRequest) -> impl Iterator<Item = String> + 'a {
+    let training = request.training;
+    let helps = move |change: &dyn Fn(&mut TrainingSettings)| {
+        let mut changed = training.clone();
+        change(&mut changed);
+        fits(request, request.cluster, &changed)
+    };
+    let recompute = (!training.recompute.contains(&Recompute::Full))
+        .then_some(())
+        .filter(|()| helps(&|changed| changed.recompute.push(Recompute::Full)))
+        .map(|()| "allow `full` recompute".to_owned());
+    let micro_batch = (!training.micro_batch_sizes.contains(&1))
+        .then_some(())
+        .filter(|()| helps(&|changed| changed.micro_batch_sizes.push(1)))
+        .map(|()| "allow micro batch size `1`".to_owned());
+    let degrees = DEGREES.into_iter().filter(|degree| !training.tensor_parallel_sizes.contains(degree));
+    let degrees = degrees
+        .filter(move |&degree| helps(&|changed| changed.tensor_parallel_sizes.push(degree)))
+        .map(|degree| format!("allow tensor parallel size `{degree}`"));
+    recompute.into_iter().chain(micro_batch).chain(degrees)
+}
+
+/// How many more of these nodes would do.
+fn more_nodes(request: &PlanRequest, node: &Node) -> Option<String> {
     let added = |count: usize| {
         let mut cluster = request.cluster.clone();
         cluster.nodes.extend((0..count).map(|_| node.clone()));
@@ -143,6 +164,27 @@ fn more_nodes(request: &PlanRequest) -> Option<String> {
     }
     let plural = if enough == 1 { "" } else { "s" };
     Some(format!("add {enough} more node{plural} of {} x `{}`", node.gpu_count, node.gpu.name))
+}
+
+/// How much memory each GPU would need, were there as many of them; GPUs that have more keep it.
+fn more_memory(request: &PlanRequest) -> Option<String> {
+    let with = |bytes: u64| {
+        let mut cluster = request.cluster.clone();
+        for node in &mut cluster.nodes {
+            let memory_bytes = node.gpu.memory_bytes.max(bytes);
+            node.gpu = Arc::new(GpuSpec { memory_bytes, ..GpuSpec::clone(&node.gpu) });
+        }
+        fits(request, &cluster, request.training)
+    };
+    let (mut too_few, mut enough) = (0_u64, MOST_GIGABYTES);
+    if !with(enough * GIGABYTE) {
+        return None;
+    }
+    while enough - too_few > 1 {
+        let middle = u64::midpoint(too_few, enough);
+        *(if with(middle * GIGABYTE) { &mut enough } else { &mut too_few }) = middle;
+    }
+    Some(format!("use GPUs of {enough} GB or more in place of those that have less"))
 }
 
 fn fits(request: &PlanRequest, cluster: &Cluster, training: &TrainingSettings) -> bool {

@@ -1,10 +1,12 @@
+mod fits;
+
 use super::bounds::{lower_bound_s, memory_bound_s};
 use super::setting::{Ends, Setting};
 use super::*;
 use crate::cluster::{Cluster, NodeDefaults};
 use crate::cost::{CostError, CostModel, CostSettings};
 use crate::model::{ModelSpec, Precision, Recompute};
-use crate::plan::{Judge, Plan, TrainingSettings};
+use crate::plan::{Judge, Plan, PlanLimits, TrainingSettings};
 use crate::planner::estimate;
 use proptest::prelude::*;
 
@@ -42,7 +44,7 @@ fn cluster(mix: &str) -> Cluster {
 
 fn plan(mix: &str, cost: &CostModel, training: &TrainingSettings) -> Result<PlannedIteration, PlanError> {
     let cluster = cluster(mix);
-    let request = PlanRequest { cluster: &cluster, cost, training, judge: &ClosedForm };
+    let request = PlanRequest { cluster: &cluster, cost, training, judge: &ClosedForm, limits: PlanLimits::default() };
     let planned = AutoHet { engine: Engine::Search }.plan(&request)?;
     assert_eq!(planned.plan.validate(&cluster, cost), Ok(()));
     Ok(planned)
@@ -95,7 +97,13 @@ fn what_does_not_fit_is_said_with_figures_and_a_way_out() {
 fn empty_clusters_and_indivisible_batches_are_refused() {
     let (cost, training) = (cost_of("gpt3-1.3b"), training(64));
     let nothing = Cluster::default();
-    let request = PlanRequest { cluster: &nothing, cost: &cost, training: &training, judge: &ClosedForm };
+    let request = PlanRequest {
+        cluster: &nothing,
+        cost: &cost,
+        training: &training,
+        judge: &ClosedForm,
+        limits: PlanLimits::default(),
+    };
     assert!(matches!(AutoHet::default().plan(&request), Err(PlanError::EmptyCluster)));
     let odd = TrainingSettings { micro_batch_sizes: vec![2, 4], global_batch_size: 63, ..training };
     assert!(matches!(plan("1x8xA100-80", &cost, &odd), Err(PlanError::Indivisible { .. })));
@@ -253,9 +261,8 @@ proptest! {
         let (cluster, cost) = (cluster(&mix.join("+")), cost_of_layers(num_layers));
         let training = TrainingSettings { tensor_parallel_sizes: vec![1], micro_batch_sizes: vec![1], ..training(batch) };
         let execution = super::setting::executions(&cost, &training).unwrap()[0];
-        let setting = Setting::new(&cluster, &cost, batch, execution).unwrap().unwrap();
-        // The enumeration knows no links; what they add to a bound is another test's (`tests/it/bounds.rs`).
-        let setting = setting.with_free_links();
+        // The optimum is that of passes alone.
+        let setting = Setting::new(&cluster, &cost, batch, execution).unwrap().unwrap().with_free_links();
         if let Some(optimum_s) = (Tiny { setting: &setting }).optimum_s(replicas as usize) {
             let bound_s = memory_bound_s(&setting, replicas);
             prop_assert!(bound_s >= lower_bound_s(&setting, replicas));

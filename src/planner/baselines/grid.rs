@@ -1,30 +1,105 @@
-//! What the grid planners share: the devices in rows, the price of a grid, the choice among grids.
+//! What the baselines share: devices in rows, the price of a grid, the choice among grids.
 
+use super::point::{Class, Ends, Point, gpu_types, points};
 use crate::cluster::Cluster;
 use crate::plan::{Plan, PlanError, PlanRequest, PlannedIteration, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
 use crate::planner::autohet::outer::Outer;
-use crate::planner::autohet::setting::{Ends, Setting, same_class};
 use crate::planner::autohet::shortage;
-use crate::planner::estimate;
+use crate::planner::ranking;
+use rayon::prelude::*;
 
-/// Grids that are priced with gradient synchronisation and real links.
-const MAX_ESTIMATED: usize = 24;
+/// Grids that are priced with gradient synchronisation and real links: as many as come to so many GPUs, and in any case
+/// a few. Pricing takes time in proportion to the GPUs.
+const PRICED_GPUS: usize = 12_288;
+const MOST_PRICED: usize = 96;
+const LEAST_PRICED: usize = 24;
+/// Of these, with the same depth, micro-batch size and recompute setting: what transfers cost differs between kinds.
+const MAX_PRICED_OF_KIND: usize = 3;
 /// Grids that are executed.
 const MAX_JUDGED: usize = 4;
-/// GPU types up to which every subset of them is tried.
+/// GPU types up to which every subset of them, and every order, is tried.
 const MAX_TYPES_IN_SUBSETS: usize = 4;
 
-/// A tensor-parallel unit: the `index`-th run of `t` GPUs of a node.
+/// A tensor-parallel unit: GPUs of a node that share each layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     pub node: usize,
-    pub index: u32,
-    /// Index into [`Setting::classes`].
+    pub first_gpu: u32,
+    /// The degree.
+    pub gpus: u32,
+    /// Index into [`Point::classes`].
     pub class: usize,
 }
 
+/// What one planner may choose from: a micro-batch size, a recompute setting, every degree, some of the GPU types.
+pub(super) struct Space<'a> {
+    pub cluster: &'a Cluster,
+    /// By degree, the smallest first.
+    pub points: &'a [Point],
+    /// Whether the planner uses the GPU type.
+    pub uses: Vec<bool>,
+    /// GPU type of each node.
+    pub class_of: &'a [usize],
+}
+
+impl Space<'_> {
+    /// Costs of a unit.
+    pub fn costs(&self, unit: &Unit) -> &Class {
+        let point = self.points.iter().find(|point| point.degree() == unit.gpus);
+        &point.expect("units are made of the degrees of the space").classes[unit.class]
+    }
+
+    /// Transformer layers, `L`.
+    pub fn num_layers(&self) -> u32 {
+        self.points.first().map_or(0, |point| point.num_layers)
+    }
+
+    /// Micro batches of an iteration over all replicas, `B / b`.
+    pub fn micro_batches(&self) -> u32 {
+        self.points.first().map_or(0, |point| point.micro_batches)
+    }
+
+    /// All units of a degree, in the order of the nodes.
+    pub fn units(&self, degree: u32) -> Vec<Unit> {
+        let nodes = (0..self.cluster.nodes.len()).filter(|&node| self.uses[self.class_of[node]]);
+        nodes.flat_map(|node| self.units_of(node, degree)).collect()
+    }
+
+    /// The units of a node.
+    pub fn units_of(&self, node: usize, degree: u32) -> impl Iterator<Item = Unit> + use<> {
+        let class = self.class_of[node];
+        let count = self.cluster.nodes[node].gpu_count / degree;
+        (0..count).map(move |index| Unit { node, first_gpu: index * degree, gpus: degree, class })
+    }
+
+    /// The nodes by GPU type, in every order of the types: that in which a user writes them down is a choice. Of many
+    /// types only the cluster's order.
+    pub fn node_orders(&self) -> Vec<Vec<usize>> {
+        let types: Vec<usize> = (0..self.uses.len()).filter(|&class| self.uses[class]).collect();
+        let orders = if types.len() <= MAX_TYPES_IN_SUBSETS { permutations(&types) } else { vec![types] };
+        let nodes_of = |class: usize| (0..self.class_of.len()).filter(move |&node| self.class_of[node] == class);
+        orders.into_iter().map(|order| order.into_iter().flat_map(nodes_of).collect()).collect()
+    }
+}
+
+/// All orders of these, in the order of their positions.
+fn permutations(items: &[usize]) -> Vec<Vec<usize>> {
+    if items.len() <= 1 {
+        return vec![items.to_vec()];
+    }
+    let mut all = Vec::new();
+    for (index, &first) in items.iter().enumerate() {
+        let rest: Vec<usize> = items[..index].iter().chain(&items[index + 1..]).copied().collect();
+        all.extend(permutations(&rest).into_iter().map(|mut order| {
+            order.insert(0, first);
+            order
+        }));
+    }
+    all
+}
+
 /// A plan in the making: `P` stages by `D` replicas.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Grid {
     /// Units by replica and stage.
     pub units: Vec<Vec<Unit>>,
@@ -36,34 +111,34 @@ pub(super) struct Grid {
 
 impl Grid {
     /// Seconds of the slowest replica, transfers left out.
-    pub fn time_s(&self, setting: &Setting) -> f64 {
+    pub fn time_s(&self, space: &Space) -> f64 {
         let replica = |(units, &micro_batches): (&Vec<Unit>, &u32)| {
-            let (fill_s, bottleneck_s) = self.pace(setting, units);
+            let (fill_s, bottleneck_s) = pace(space, units, &self.layers);
             fill_s + f64::from(micro_batches - 1) * bottleneck_s
         };
         self.units.iter().zip(&self.micro_batches).map(replica).fold(0.0, f64::max)
     }
 
-    /// Seconds of one micro batch through these units, and through the slowest of them.
-    pub fn pace(&self, setting: &Setting, units: &[Unit]) -> (f64, f64) {
-        let depth = units.len();
-        let stage_s = units.iter().zip(&self.layers).enumerate().map(|(stage, (unit, &layers))| {
-            let class = &setting.classes[unit.class];
-            class.fixed_s(Ends::at(stage, depth)) + f64::from(layers) * class.layer_s
-        });
-        stage_s.fold((0.0, 0.0), |(sum, most), time_s| (sum + time_s, f64::max(most, time_s)))
+    /// Whether every stage fits the memory of every device that serves it.
+    pub fn fits(&self, space: &Space) -> bool {
+        let depth = self.layers.len();
+        self.units.iter().zip(&self.micro_batches).all(|(row, &micro_batches)| {
+            row.iter().zip(&self.layers).enumerate().all(|(stage, (unit, &held))| {
+                let in_flight = micro_batches.min((depth - stage) as u32);
+                space.costs(unit).max_layers(Ends::at(stage, depth), in_flight) >= held
+            })
+        })
     }
 
-    fn plan(&self, request: &PlanRequest, planner: &str, setting: &Setting) -> Plan {
-        let execution = &setting.execution;
+    fn plan(&self, request: &PlanRequest, planner: &str, space: &Space) -> Plan {
+        let execution = &space.points[0].execution;
         Plan {
             schema_version: SCHEMA_VERSION,
             planner: planner.to_owned(),
             model: request.cost.model().name.clone(),
             global_batch_size: request.training.global_batch_size,
             micro_batch_size: execution.micro_batch_size,
-            tensor_parallel_size: execution.tensor_parallel_size,
-            sequence_parallel: execution.sequence_parallel,
+            sequence_parallel: self.units.iter().flatten().any(|unit| unit.gpus > 1),
             recompute: execution.recompute,
             precision: execution.precision,
             schedule: ScheduleKind::OneForwardOneBackward,
@@ -71,19 +146,16 @@ impl Grid {
                 .units
                 .iter()
                 .zip(&self.micro_batches)
-                .map(|(units, &micro_batches)| Replica {
-                    micro_batches,
-                    stages: self.stages(request.cluster, units, execution.tensor_parallel_size),
-                })
+                .map(|(units, &micro_batches)| Replica { micro_batches, stages: self.stages(request.cluster, units) })
                 .collect(),
         }
     }
 
-    fn stages(&self, cluster: &Cluster, units: &[Unit], t: u32) -> Vec<Stage> {
+    fn stages(&self, cluster: &Cluster, units: &[Unit]) -> Vec<Stage> {
         let mut first_layer = 0;
         let stage = |(unit, &num_layers): (&Unit, &u32)| {
             let node = &cluster.nodes[unit.node];
-            let gpus = (unit.index * t..(unit.index + 1) * t).collect();
+            let gpus = (unit.first_gpu..unit.first_gpu + unit.gpus).collect();
             let (name, gpu_type) = (node.name.clone(), node.gpu.name.clone());
             let stage = Stage { node: name, gpus, gpu_type, first_layer, num_layers };
             first_layer += num_layers;
@@ -93,26 +165,14 @@ impl Grid {
     }
 }
 
-/// Whether every stage would fit, were all devices the smallest.
-pub(super) fn fits_smallest(setting: &Setting, world: &[Unit], layers: &[u32], micro_batches: u32) -> bool {
-    layers.iter().enumerate().all(|(stage, &held)| {
-        let ends = Ends::at(stage, layers.len());
-        let in_flight = micro_batches.min((layers.len() - stage) as u32);
-        world.iter().all(|unit| setting.classes[unit.class].max_layers(ends, in_flight) >= held)
-    })
-}
-
-/// All units in the order of the nodes.
-fn listed_units(cluster: &Cluster, setting: &Setting) -> Vec<Unit> {
-    let t = setting.execution.tensor_parallel_size;
-    let mut units = Vec::new();
-    for (node, described) in cluster.nodes.iter().enumerate() {
-        let class = setting.classes.iter().position(|class| same_class(&class.gpu, class.nic, described));
-        if let Some(class) = class {
-            units.extend((0..described.gpu_count / t).map(|index| Unit { node, index, class }));
-        }
-    }
-    units
+/// Seconds of one micro batch through these units, and through the slowest of them.
+pub(super) fn pace(space: &Space, units: &[Unit], layers: &[u32]) -> (f64, f64) {
+    let depth = units.len();
+    let stage_s = units.iter().zip(layers).enumerate().map(|(stage, (unit, &layers))| {
+        let class = space.costs(unit);
+        class.fixed_s(Ends::at(stage, depth)) + f64::from(layers) * class.layer_s
+    });
+    stage_s.fold((0.0, 0.0), |(sum, most), time_s| (sum + time_s, f64::max(most, time_s)))
 }
 
 /// The classes that a user may choose to use: every subset, or, of many classes, all and each alone.
@@ -126,59 +186,77 @@ fn class_subsets(classes: usize) -> Vec<Vec<bool>> {
     std::iter::once(vec![true; classes]).chain(alone).collect()
 }
 
-/// The best grid that `grids` makes of any setting and subset of units.
+/// The best grid that `grids` makes of any space.
 pub(super) fn best_over(
     request: &PlanRequest,
     planner: &'static str,
-    grids: impl Fn(&Setting, &[Unit]) -> Vec<Grid>,
+    grids: impl Fn(&Space) -> Vec<Grid> + Sync,
 ) -> Result<PlannedIteration, PlanError> {
-    let PlanRequest { cluster, cost, judge, .. } = *request;
-    if cluster.nodes.iter().all(|node| node.gpu_count == 0) {
+    if request.cluster.nodes.iter().all(|node| node.gpu_count == 0) {
         return Err(PlanError::EmptyCluster);
     }
     let outer = Outer::new(request, planner)?;
-    let mut best: Option<(f64, Plan)> = None;
-    for (_, plan) in most_promising(request, planner, &outer, grids)? {
-        let time_s = judge.iteration_s(&plan, cluster, cost)?;
-        if best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s) {
-            best = Some((time_s, plan));
-        }
-    }
-    let (predicted_iteration_s, plan) = best.ok_or_else(|| shortage::explain(request))?;
-    let lower_bound_s = outer.lower_bound_s(predicted_iteration_s);
-    let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
-    Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap })
+    let plans = most_promising(request, planner, grids)?.into_iter().map(|(_, plan)| plan).collect();
+    let judged = ranking::judge_all(request, plans)?;
+    PlannedIteration::best_of(judged, |known_s| outer.lower_bound_s(known_s)).ok_or_else(|| shortage::explain(request))
 }
 
 /// The grids that are worth executing with their seconds by the closed form, the best first.
 pub(super) fn most_promising(
     request: &PlanRequest,
     planner: &'static str,
-    outer: &Outer,
-    grids: impl Fn(&Setting, &[Unit]) -> Vec<Grid>,
+    grids: impl Fn(&Space) -> Vec<Grid> + Sync,
 ) -> Result<Vec<(f64, Plan)>, PlanError> {
     let PlanRequest { cluster, cost, .. } = *request;
-    let mut ranked: Vec<(f64, usize, Grid)> = Vec::new();
-    for (index, setting) in outer.settings().iter().enumerate() {
-        let all = listed_units(cluster, setting);
-        for subset in class_subsets(setting.classes.len()) {
-            let units: Vec<Unit> = all.iter().copied().filter(|unit| subset[unit.class]).collect();
-            ranked.extend(grids(setting, &units).into_iter().map(|grid| (grid.time_s(setting), index, grid)));
-        }
+    let types = gpu_types(cluster);
+    let place = |node: &crate::cluster::Node| types.iter().position(|gpu| *gpu == node.gpu);
+    let class_of: Vec<usize> = cluster.nodes.iter().filter_map(place).collect();
+    let points = points(request);
+    let chosen = points.iter().filter(|points| !points.is_empty());
+    let spaces: Vec<Space> = chosen
+        .flat_map(|points| class_subsets(types.len()).into_iter().map(move |uses| (points, uses)))
+        .map(|(points, uses)| Space { cluster, points, uses, class_of: &class_of })
+        .collect();
+    let ranked = spaces.par_iter().enumerate().map(|(index, space)| {
+        let timed = |grid: Grid| (grid.time_s(space), index, grid);
+        let mut ranked: Vec<(f64, usize, Grid)> = grids(space).into_iter().map(timed).collect();
         // Only the front matters; keeping all would take memory on large clusters.
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
-        ranked.truncate(MAX_ESTIMATED);
-    }
+        few_of_each_depth(ranked)
+    });
+    let mut ranked: Vec<(f64, usize, Grid)> = ranked.collect::<Vec<_>>().into_iter().flatten().collect();
+    ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // A grid that leaves a type idle is found with and without the type.
+    ranked.dedup_by(|a, b| std::ptr::eq(spaces[a.1].points, spaces[b.1].points) && a.2 == b.2);
+    ranked.truncate((PRICED_GPUS / (cluster.gpu_count() as usize).max(1)).clamp(LEAST_PRICED, MOST_PRICED));
     let mut plans: Vec<(f64, Plan)> = Vec::new();
     for (_, index, grid) in &ranked {
-        let plan = grid.plan(request, planner, &outer.settings()[*index]);
-        if plan.validate(cluster, cost).is_ok() {
-            plans.push((estimate::iteration_s(&plan, cluster, cost)?, plan));
+        let plan = grid.plan(request, planner, &spaces[*index]);
+        if plan.validate(cluster, cost).is_ok() && !plans.iter().any(|(_, known)| *known == plan) {
+            plans.push((ranking::rank_s(&plan, request)?, plan));
         }
     }
     plans.sort_by(|a, b| a.0.total_cmp(&b.0));
     plans.truncate(MAX_JUDGED);
     Ok(plans)
+}
+
+/// The best few of each depth, in the same order.
+fn few_of_each_depth(ranked: Vec<(f64, usize, Grid)>) -> Vec<(f64, usize, Grid)> {
+    let mut seen: Vec<(usize, usize)> = Vec::new();
+    let mut kept = Vec::new();
+    for entry in ranked {
+        let depth = entry.2.layers.len();
+        let place = seen.iter().position(|(known, _)| *known == depth).unwrap_or_else(|| {
+            seen.push((depth, 0));
+            seen.len() - 1
+        });
+        seen[place].1 += 1;
+        if seen[place].1 <= MAX_PRICED_OF_KIND {
+            kept.push(entry);
+        }
+    }
+    kept
 }
 
 /// Shares of `total` in proportion to `weights`, each at least one, by largest remainder. Needs `total` to be at least the

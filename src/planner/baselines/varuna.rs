@@ -1,9 +1,9 @@
 //! Job morphing's grids after Varuna (Athlur et al. 2022).
 
-use super::grid::{Grid, Unit, best_over, fits_smallest};
+use super::grid::{Grid, Space, best_over};
+use super::point::Ends;
 use crate::model::Recompute;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner, TrainingSettings};
-use crate::planner::autohet::setting::Setting;
 
 /// Varuna: the best pipeline depth and number of replicas for the devices at hand, `P × D`, without tensor parallelism.
 ///
@@ -31,19 +31,30 @@ pub(super) fn settings(training: &TrainingSettings) -> TrainingSettings {
     TrainingSettings { tensor_parallel_sizes: vec![1], recompute: vec![Recompute::Full], ..training.clone() }
 }
 
-pub(super) fn grids(setting: &Setting, units: &[Unit]) -> Vec<Grid> {
+pub(super) fn grids(space: &Space) -> Vec<Grid> {
+    let units = space.units(1);
     let mut found = Vec::new();
-    for depth in 1..=(setting.num_layers as usize).min(units.len()) {
-        let replicas = (units.len() / depth).min(setting.micro_batches as usize);
-        let layers = evenly(setting.num_layers, depth);
-        let micro_batches = evenly(setting.micro_batches, replicas);
-        let world = &units[..depth * replicas];
-        if fits_smallest(setting, world, &layers, micro_batches[0]) {
-            let rows = world.chunks(depth).map(<[Unit]>::to_vec).collect();
+    for depth in 1..=(space.num_layers() as usize).min(units.len()) {
+        let replicas = (units.len() / depth).min(space.micro_batches() as usize);
+        let layers = evenly(space.num_layers(), depth);
+        let micro_batches = evenly(space.micro_batches(), replicas);
+        if fits_smallest(space, &layers, micro_batches[0]) {
+            let rows = units[..depth * replicas].chunks(depth).map(<[_]>::to_vec).collect();
             found.push(Grid { units: rows, layers, micro_batches });
         }
     }
     found
+}
+
+/// Whether every stage would fit, were all devices the smallest in use.
+fn fits_smallest(space: &Space, layers: &[u32], micro_batches: u32) -> bool {
+    let Some(point) = space.points.first() else { return false };
+    layers.iter().enumerate().all(|(stage, &held)| {
+        let ends = Ends::at(stage, layers.len());
+        let in_flight = micro_batches.min((layers.len() - stage) as u32);
+        let used = point.classes.iter().zip(&space.uses).filter(|(_, used)| **used);
+        used.map(|(class, _)| class).all(|class| class.max_layers(ends, in_flight) >= held)
+    })
 }
 
 /// `total` in `parts` that differ by one at most, the larger first.

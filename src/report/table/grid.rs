@@ -90,6 +90,19 @@ impl Grid {
         text
     }
 
+    /// Whether all columns fit side by side.
+    pub(super) fn fits(&self, screen: Screen) -> bool {
+        line_width(&self.block(0..self.names.len(), screen)) <= usize::from(screen.width)
+    }
+
+    /// The whole table as Markdown.
+    pub(super) fn markdown(&self) -> String {
+        let line = |label: &str, cells: &[String]| format!("| {label} | {} |\n", cells.join(" | "));
+        let mut text = line(self.corner, &self.names) + "|---|" + &"---:|".repeat(self.names.len()) + "\n";
+        self.rows.iter().for_each(|row| text += &line(row.label, &row.cells));
+        text
+    }
+
     fn block(&self, columns: std::ops::Range<usize>, screen: Screen) -> Table {
         let mut table = empty_table(screen);
         let heading = |name: &String| Cell::new(name).add_attribute(Attribute::Bold);

@@ -1,14 +1,13 @@
-//! One plan stage by stage, and several planners side by side.
+//! One plan stage by stage.
 
 use super::Screen;
-use super::grid::{Best, Grid, align_right, empty_table, trimmed};
+use super::grid::{align_right, empty_table, trimmed};
 use crate::model::Recompute;
 use crate::plan::{Plan, Stage};
-use crate::report::figures::{ABSENT, figure, or_absent, percent, scaled};
-use crate::report::plan_report::{ComparedPlanner, PlanReport, StageFootprint};
+use crate::report::figures::{figure, or_absent, percent};
+use crate::report::plan_report::{PlanReport, StageFootprint};
 use crate::units::format_seconds;
 use comfy_table::{Cell, ContentArrangement};
-use std::fmt::Write as _;
 
 /// A plan for people: what is known about it in a few lines, then a row for each stage.
 pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
@@ -25,6 +24,12 @@ pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
         "layers",
         "peak memory\nof capacity",
     ]);
+    // Where all stages are of one tensor-parallel degree, it stands above.
+    let shows_degrees = plan.tensor_parallel_sizes().len() > 1;
+    let gpus = |stage: &Stage| {
+        let degree = if shows_degrees { format!(" ({})", stage.tensor_parallel_size()) } else { String::new() };
+        ranges(&stage.gpus) + &degree
+    };
     for (j, replica) in plan.replicas.iter().enumerate() {
         for (p, stage) in replica.stages.iter().enumerate() {
             // A replica's own figures stand beside its first stage only.
@@ -36,7 +41,7 @@ pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
                 Cell::new(p),
                 Cell::new(&stage.node),
                 Cell::new(&stage.gpu_type),
-                Cell::new(ranges(&stage.gpus)),
+                Cell::new(gpus(stage)),
                 Cell::new(layers(stage)),
                 Cell::new(footprint.map_or_else(String::new, memory)),
             ]);
@@ -57,7 +62,7 @@ fn heading(report: &PlanReport<'_>, screen: Screen) -> String {
     let mut shape = vec![
         format!("{} on {} GPUs", plan.model, plan.world_size()),
         format!("{replicas} {plural} of {} stages", depths(plan)),
-        format!("tensor parallel {}", plan.tensor_parallel_size),
+        format!("tensor parallel {}", plan.tensor_parallel_text()),
         format!("global batch size {}", plan.global_batch_size),
         format!("micro batch size {}", plan.micro_batch_size),
         match plan.recompute {
@@ -94,41 +99,6 @@ fn joined(parts: &[String], screen: Screen) -> String {
     text
 }
 
-/// The plans of several planners, one column each; reasons of those that have none stand below.
-pub fn comparison_table(compared: &[ComparedPlanner<'_>], screen: Screen) -> String {
-    let mut grid = Grid {
-        corner: "planner",
-        names: compared.iter().map(|compared| compared.planner.to_owned()).collect(),
-        rows: Vec::new(),
-    };
-    let of = |f: &dyn Fn(&PlanReport<'_>) -> Option<f64>| {
-        compared.iter().map(|c| c.result.as_ref().ok().and_then(f)).collect::<Vec<_>>()
-    };
-    let text = |f: &dyn Fn(&PlanReport<'_>) -> String| {
-        compared.iter().map(|c| c.result.as_ref().map_or_else(|_| ABSENT.to_owned(), f)).collect::<Vec<_>>()
-    };
-    grid.row("tokens/s", Best::Highest, &of(&|r| r.tokens_per_s()), figure);
-    grid.row("predicted iteration", Best::Lowest, &of(&|r| Some(r.planned.predicted_iteration_s)), format_seconds);
-    grid.row("lower bound", Best::Neither, &of(&|r| Some(r.planned.lower_bound_s)), format_seconds);
-    grid.row("gap", Best::Neither, &of(&|r| Some(r.planned.gap)), percent);
-    grid.row("planning time", Best::Neither, &of(&|r| Some(r.planning_s)), format_seconds);
-    grid.row("GPUs in use", Best::Neither, &of(&|r| Some(r.planned.plan.world_size() as f64)), scaled);
-    grid.text_row("tensor parallel", text(&|r| r.planned.plan.tensor_parallel_size.to_string()));
-    grid.text_row("replicas", text(&|r| r.planned.plan.replicas.len().to_string()));
-    grid.text_row("stages, by replica", text(&|r| depths(&r.planned.plan)));
-    grid.text_row("micro batches, by replica", text(&|r| micro_batches(&r.planned.plan)));
-    grid.text_row("micro batch size", text(&|r| r.planned.plan.micro_batch_size.to_string()));
-    grid.text_row("recomputation", text(&|r| r.planned.plan.recompute.to_string()));
-    grid.text_row("fullest GPU", text(&|r| r.fullest().as_ref().map_or_else(String::new, memory)));
-    let mut all = grid.render(screen);
-    for compared in compared {
-        if let Err(error) = &compared.result {
-            writeln!(all, "\n{}: {error}", compared.planner).expect("writing to a string doesn't fail");
-        }
-    }
-    all
-}
-
 fn schedule(plan: &Plan) -> &'static str {
     match plan.schedule {
         crate::plan::ScheduleKind::OneForwardOneBackward => "1F1B",
@@ -136,11 +106,11 @@ fn schedule(plan: &Plan) -> &'static str {
     }
 }
 
-fn depths(plan: &Plan) -> String {
+pub(super) fn depths(plan: &Plan) -> String {
     runs(plan.replicas.iter().map(|replica| replica.stages.len() as u32))
 }
 
-fn micro_batches(plan: &Plan) -> String {
+pub(super) fn micro_batches(plan: &Plan) -> String {
     runs(plan.replicas.iter().map(|replica| replica.micro_batches))
 }
 
@@ -177,7 +147,7 @@ fn layers(stage: &Stage) -> String {
     format!("{}-{last} ({})", stage.first_layer, stage.num_layers)
 }
 
-fn memory(footprint: &StageFootprint) -> String {
+pub(super) fn memory(footprint: &StageFootprint) -> String {
     let gigabytes = |bytes: u64| bytes as f64 / 1e9;
     format!("{:.1}/{:.1} GB", gigabytes(footprint.peak.total_bytes()), gigabytes(footprint.capacity_bytes))
 }
@@ -208,6 +178,18 @@ mod tests {
     }
 
     #[test]
+    fn degrees_stand_beside_the_stages_where_they_differ() {
+        let mut planned = fixture::planned(true);
+        planned.plan.replicas[1].stages[0].gpus = vec![0, 1, 2, 3];
+        let table = plan_table(&report(&planned), Screen::PLAIN);
+        assert!(table.contains("2 replicas of 2, 1 stages, tensor parallel 2 and 4,"), "{table}");
+        assert!(
+            table.contains("V100-32   0-3 (4)  0-23 (24)") && table.contains("A100-80   2-3 (2)  13-23"),
+            "{table}"
+        );
+    }
+
+    #[test]
     fn long_node_names_wrap() {
         let mut planned = fixture::planned(true);
         planned.plan.replicas[0].stages[0].node = "europe-west4-b-spot-instance-group-0123456789-abcdef".repeat(2);
@@ -215,37 +197,6 @@ mod tests {
             let table = plan_table(&report(&planned), Screen { width, is_styled: false });
             assert!(table.lines().all(|line| line.chars().count() <= usize::from(width)), "{table}");
         }
-    }
-
-    #[test]
-    fn planners_stand_side_by_side() {
-        let (het, flat) = (fixture::planned(true), fixture::planned(false));
-        let compared = [
-            ComparedPlanner { planner: "autohet", result: Ok(report(&het)) },
-            ComparedPlanner { planner: "megatron", result: Ok(report(&flat)) },
-            ComparedPlanner { planner: "whale", result: Err("no plan fits: needs 213 GB".to_owned()) },
-        ];
-        insta::assert_snapshot!(comparison_table(&compared, Screen::PLAIN), @r"
-        ─────────────────────────────────────────────────────────────────
-         planner                          autohet       megatron   whale
-        ─────────────────────────────────────────────────────────────────
-         tokens/s                           4,096          3,277       -
-         predicted iteration               8.00 s        10.00 s       -
-         lower bound                       6.40 s         8.00 s       -
-         gap                               25.0 %         25.0 %       -
-         planning time                   125.0 ms       125.0 ms       -
-         GPUs in use                            6              4       -
-         tensor parallel                        2              2       -
-         replicas                               2              1       -
-         stages, by replica                  2, 1              2       -
-         micro batches, by replica          10, 6             16       -
-         micro batch size                       1              1       -
-         recomputation                  selective      selective       -
-         fullest GPU                 15.3/34.4 GB   10.7/85.9 GB       -
-        ─────────────────────────────────────────────────────────────────
-
-        whale: no plan fits: needs 213 GB
-        ");
     }
 
     #[test]

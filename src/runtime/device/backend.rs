@@ -17,6 +17,7 @@ pub(super) use collective::Collective;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+pub(super) use transfer::MessageShape;
 
 type Done = Result<Completion, DeviceError>;
 /// Runs one operation and says when it began.
@@ -42,6 +43,8 @@ pub(super) struct Parts {
     pub(super) stage: Box<dyn Compute>,
     /// Its connections to neighbouring stages.
     pub(super) wires: Wires,
+    /// What it holds of what goes over them.
+    pub(super) shape: MessageShape,
     /// Where its threads meet.
     pub(super) mailbox: Arc<Mailbox>,
     /// Its reductions.
@@ -57,7 +60,7 @@ pub(super) struct Parts {
 impl DeviceBackend {
     /// Starts the threads.
     pub(super) fn start(parts: Parts) -> Self {
-        let Parts { rank, stage, wires, mailbox, mut collective, mut ballot, clock, watch } = parts;
+        let Parts { rank, stage, wires, shape, mailbox, mut collective, mut ballot, clock, watch } = parts;
         let stage = Arc::new(Mutex::new(stage));
         let (done, completions) = channel();
         let start = Starter { rank, clock, done };
@@ -69,8 +72,8 @@ impl DeviceBackend {
         let mut started = vec![start.worker("compute", Box::new(compute))];
         // In the order of `Stream`, whose number is a worker's place.
         let transfers = ["send activations", "send gradients", "receive activations", "receive gradients"];
-        for (name, wire) in transfers.into_iter().zip(wires) {
-            let mut transfer = transfer::Transfer::new(wire, Arc::clone(&mailbox));
+        for (name, wires) in transfers.into_iter().zip(wires) {
+            let mut transfer = transfer::Transfer::new(wires, shape, Arc::clone(&mailbox));
             started.push(start.worker(name, Box::new(move |op, clock: &Clock| transfer.run(op, clock))));
         }
         started.push(start.worker("all_reduce", Box::new(move |op, clock: &Clock| collective.run(op, clock))));

@@ -20,7 +20,9 @@ pub fn check_job(job: &Job, data: &DataSet) -> Result<(), DeviceError> {
         return check_emulated(job);
     }
     check_model(model)?;
-    check_tensor_parallel(model, plan.tensor_parallel_size)?;
+    for size in plan.tensor_parallel_sizes() {
+        check_tensor_parallel(model, size)?;
+    }
     if plan.global_batch_size == 0 {
         let what = "a global batch of 0 samples".to_owned();
         return Err(DeviceError::Unsupported { what, hint: "plan with one sample or more" });
@@ -69,18 +71,21 @@ fn check_model(model: &ModelSpec) -> Result<(), DeviceError> {
 }
 
 fn check_tensor_parallel(model: &ModelSpec, size: u32) -> Result<(), DeviceError> {
-    let what = || format!("a plan with tensor parallel size {size}");
+    let what = || format!("a plan with a stage of {size} GPUs");
     if !TENSOR_PARALLEL_SIZES.contains(&size) {
-        return Err(DeviceError::Unsupported { what: what(), hint: "tensor_parallel_size can be 1, 2, 4 and 8" });
+        return Err(DeviceError::Unsupported {
+            what: what(),
+            hint: "a stage can have 1, 2, 4 or 8 GPUs, its tensor-parallel ranks",
+        });
     }
     if !model.num_key_value_heads.is_multiple_of(size) {
         let what =
             format!("{} of `{}`, which has {} key and value heads,", what(), model.name, model.num_key_value_heads);
-        let hint = "each rank holds whole heads: use a tensor_parallel_size that divides their number";
+        let hint = "each rank holds whole heads: give each stage a number of GPUs that divides theirs";
         return Err(DeviceError::Unsupported { what, hint });
     }
     if model.vocab_size < size {
-        let hint = "each rank holds some of the vocabulary: use a smaller tensor_parallel_size";
+        let hint = "each rank holds some of the vocabulary: give each stage fewer GPUs";
         return Err(DeviceError::Unsupported { what: format!("{} of {} tokens", what(), model.vocab_size), hint });
     }
     Ok(())

@@ -84,13 +84,24 @@ pub(super) struct Measured {
     pub(super) block_times: Vec<BlockTime>,
 }
 
+/// A pass through a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Pass {
+    /// Forward.
+    Forward,
+    /// Backward.
+    Backward,
+    /// Backward of the last micro batch, while gradients of the blocks behind it are reduced.
+    LastBackward,
+}
+
 /// How long one pass through one block took.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct BlockTime {
     /// The block.
     pub block: Block,
-    /// Whether it was the backward pass.
-    pub is_backward: bool,
+    /// Which one.
+    pub pass: Pass,
     /// Its time, tensor-parallel collectives and recomputation included.
     pub seconds: f64,
 }

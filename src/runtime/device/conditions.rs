@@ -30,7 +30,7 @@ pub struct EmulatedRank {
     pub optimizer_s: f64,
     /// Bytes of an activation, and of its gradient, between stages.
     pub boundary_bytes: u64,
-    /// Bytes of the gradients that it reduces with others, by the block that its reductions name.
+    /// Bytes of the gradients that it reduces with others, reduction by reduction, by the block that they name.
     pub reduced: Vec<(Block, u64)>,
 }
 
@@ -118,7 +118,7 @@ fn emulated_stage(
 ) -> Result<EmulatedRank, EmulationError> {
     let id = cluster.find(&stage.node).ok_or_else(|| EmulationError::UnknownNode(stage.node.clone()))?;
     let gpu = &cluster.node(id).gpu;
-    let execution = plan.execution();
+    let execution = plan.execution(stage);
     let layers = (stage.first_layer..stage.first_layer + stage.num_layers).map(|layer| Block::Layer(LayerId(layer)));
     let blocks = is_first.then_some(Block::Embedding).into_iter().chain(layers).chain(is_last.then_some(Block::Head));
     let priced = blocks.map(|block| -> Result<EmulatedBlock, CostError> {
@@ -140,16 +140,29 @@ fn emulated_stage(
     })
 }
 
+/// How many numbers of four bytes take so many bytes.
+pub(super) fn numbers(bytes: u64) -> usize {
+    bytes.div_ceil(4) as usize
+}
+
 /// What a rank reduces, and how many bytes of it.
 fn reduced(program: &Program, rank: usize, plan: &Plan, cost: &CostModel) -> Vec<(Block, u64)> {
     let reductions = program.ranks()[rank].instructions.iter().filter_map(|instruction| match instruction.op {
-        Op::AllReduce { block, .. } => Some((block, cost.gradient_bytes(block, &plan.execution()))),
+        Op::AllReduce { block, group } => {
+            let slices = program.groups()[group as usize].share.of;
+            Some((block, cost.gradient_bytes(block, &plan.execution_at(slices))))
+        }
         _ => None,
     });
     reductions.collect()
 }
 
 impl EmulatedRank {
+    /// Numbers of an activation between stages.
+    pub(super) fn boundary_numbers(&self) -> usize {
+        numbers(self.boundary_bytes)
+    }
+
     /// Bytes that it holds: parameters and moments in fp32, and the gradients that it reduces.
     pub fn held_bytes(&self) -> u64 {
         let state = self.blocks.iter().map(|block| 12 * block.parameters).sum::<u64>();

@@ -7,8 +7,8 @@ mod slowed;
 pub(super) use slowed::Slowed;
 
 use super::DeviceError;
-use super::compute::{BlockState, BlockTime, Compute, Measured, TrainingState, Update};
-use super::conditions::{EmulatedBlock, EmulatedRank};
+use super::compute::{BlockState, BlockTime, Compute, Measured, Pass, TrainingState, Update};
+use super::conditions::{EmulatedBlock, EmulatedRank, numbers};
 use super::mailbox::Mailbox;
 use crate::ids::MicroBatch;
 use crate::model::Block;
@@ -44,13 +44,13 @@ impl<S: Sleeper> Emulated<S> {
     }
 
     /// Sleeps for these blocks' passes, one after the other, and takes them down.
-    fn pass(&mut self, blocks: std::ops::Range<usize>, is_backward: bool) {
-        let seconds = |held: &EmulatedBlock| if is_backward { held.backward_s } else { held.forward_s };
+    fn pass(&mut self, blocks: std::ops::Range<usize>, pass: Pass) {
+        let seconds = |held: &EmulatedBlock| if pass == Pass::Forward { held.forward_s } else { held.backward_s };
         let foreseen: f64 = self.rank.blocks[blocks.clone()].iter().map(seconds).sum();
         let took = self.sleeper.spend(Duration::from_secs_f64(foreseen)).as_secs_f64();
         let stretch = if foreseen > 0.0 { took / foreseen } else { 1.0 };
         for held in &self.rank.blocks[blocks] {
-            let time = BlockTime { block: held.block, is_backward, seconds: seconds(held) * stretch };
+            let time = BlockTime { block: held.block, pass, seconds: seconds(held) * stretch };
             self.measured.block_times.push(time);
         }
     }
@@ -64,7 +64,7 @@ impl<S: Sleeper> Emulated<S> {
     }
 
     fn send(&self, direction: Direction, micro_batch: MicroBatch) {
-        self.mailbox.to_send().put(direction, micro_batch, vec![0.0; numbers(self.rank.boundary_bytes)]);
+        self.mailbox.to_send().put(direction, micro_batch, vec![0.0; self.rank.boundary_numbers()]);
     }
 
     /// Leaves gradients for the reductions, which leave sums of the same size. They stay there from step to step.
@@ -76,17 +76,12 @@ impl<S: Sleeper> Emulated<S> {
     }
 }
 
-/// How many numbers of four bytes take so many bytes.
-fn numbers(bytes: u64) -> usize {
-    bytes.div_ceil(4) as usize
-}
-
 impl<S: Sleeper> Compute for Emulated<S> {
     fn forward(&mut self, micro_batch: MicroBatch) -> Result<(), DeviceError> {
         if !self.is_first() {
             self.mailbox.received().take(Direction::Downstream, micro_batch);
         }
-        self.pass(0..self.rank.blocks.len(), false);
+        self.pass(0..self.rank.blocks.len(), Pass::Forward);
         if !self.is_last() {
             self.send(Direction::Downstream, micro_batch);
         }
@@ -107,7 +102,7 @@ impl<S: Sleeper> Compute for Emulated<S> {
             self.mailbox.received().take(Direction::Upstream, micro_batch);
         }
         let reaches_the_input = blocks.start == 0;
-        self.pass(blocks, true);
+        self.pass(blocks, Pass::Backward);
         self.leave_gradients();
         if reaches_the_input && !self.is_first() {
             self.send(Direction::Upstream, micro_batch);

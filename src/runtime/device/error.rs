@@ -1,5 +1,6 @@
 //! What can go wrong while training.
 
+use super::messages::ShardOrigin;
 use super::{StoreError, TransportError};
 use crate::model::Block;
 use crate::plan::PlanViolation;
@@ -76,6 +77,14 @@ pub enum DeviceError {
         block: Block,
         /// The slice.
         slice: u8,
+    },
+    /// A shard of a checkpoint that can't be read where it should be.
+    #[error("{problem}")]
+    CopyLost {
+        /// Where that is.
+        origin: ShardOrigin,
+        /// What was found there.
+        problem: String,
     },
     /// A message that makes no sense where it came.
     #[error("unexpected message from {from}")]

@@ -3,7 +3,7 @@
 
 use crate::ids::MicroBatch;
 use crate::model::Block;
-use crate::program::Direction;
+use crate::program::{Direction, Op, RankProgram};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,25 +17,43 @@ pub(super) struct Mailbox {
 
 /// One message per direction and micro batch.
 #[derive(Debug, Default)]
-pub(super) struct Tray(Mutex<BTreeMap<(bool, MicroBatch), Vec<f32>>>);
+pub(super) struct Tray {
+    left: Mutex<BTreeMap<(bool, MicroBatch), Vec<f32>>>,
+    /// Of activations and of gradients, whether nobody comes for them.
+    unread: [bool; 2],
+}
 
 impl Tray {
     pub(super) fn put(&self, direction: Direction, micro_batch: MicroBatch, values: Vec<f32>) {
-        let before = open(&self.0).insert((direction == Direction::Upstream, micro_batch), values);
+        let is_gradient = direction == Direction::Upstream;
+        if self.unread[usize::from(is_gradient)] {
+            return;
+        }
+        let before = open(&self.left).insert((is_gradient, micro_batch), values);
         assert!(before.is_none(), "{micro_batch} was left twice");
     }
 
     pub(super) fn take(&self, direction: Direction, micro_batch: MicroBatch) -> Vec<f32> {
-        let found = open(&self.0).remove(&(direction == Direction::Upstream, micro_batch));
+        let found = open(&self.left).remove(&(direction == Direction::Upstream, micro_batch));
         found.expect("the program orders every taking after its leaving")
     }
 }
 
 impl Mailbox {
+    /// That of a rank. Beside a stage that fewer ranks share, some ranks compute what others send.
+    pub(super) fn new(rank: &RankProgram) -> Self {
+        let is_sent = |direction| {
+            let sends = |op: Op| matches!(op, Op::Send { direction: found, .. } if found == direction);
+            rank.instructions.iter().any(|instruction| sends(instruction.op))
+        };
+        let unread = [Direction::Downstream, Direction::Upstream].map(|direction| !is_sent(direction));
+        Self { to_send: Tray { unread, ..Tray::default() }, ..Self::default() }
+    }
+
     /// Throws everything away.
     pub(super) fn clear(&self) {
-        open(&self.received.0).clear();
-        open(&self.to_send.0).clear();
+        open(&self.received.left).clear();
+        open(&self.to_send.left).clear();
         open(&self.gradients).clear();
     }
 

@@ -11,15 +11,26 @@ use super::peers::{Peers, Wish};
 use super::transport::Transport;
 use super::transport::throttle::Links;
 use crate::ids::Rank;
-use crate::program::{Op, Program, RankProgram, Stream};
+use crate::program::{Op, Program, Share, Stream};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Number of streams of transfers, one for each neighbour and direction.
 const WIRES: usize = 4;
 
-/// The connections of the streams of transfers, in the order of [`Stream`]; none where a pipeline ends.
-pub(super) type Wires = [Option<Box<dyn Transport>>; WIRES];
+/// The connections of the streams of transfers, in the order of [`Stream`]; none where a pipeline ends, and several where
+/// the neighbouring stage is shared by more ranks.
+pub(super) type Wires = [Vec<Wire>; WIRES];
+
+/// A connection to a rank of a neighbouring stage.
+pub(super) struct Wire {
+    /// Index into the program's channels.
+    pub(super) channel: u32,
+    /// What it carries.
+    pub(super) share: Share,
+    /// The connection.
+    pub(super) transport: Box<dyn Transport>,
+}
 
 /// A rank's connections.
 pub(super) struct Mesh {
@@ -69,17 +80,20 @@ pub(super) struct Meeting<'a> {
 pub(super) fn mesh(program: &Program, rank: Rank, meeting: &Meeting<'_>) -> Result<Mesh, DeviceError> {
     let mut outgoing = BTreeMap::new();
     let mut expected = BTreeMap::new();
-    // Each stream of transfers has one channel, as a stage has one neighbour on each side.
-    let mut slots: [Option<Lane>; WIRES] = [None; WIRES];
+    // Channels of each stream of transfers, in the order in which each micro batch takes them.
+    let mut slots: [Vec<u32>; WIRES] = Default::default();
     for instruction in &program.ranks()[rank.index()].instructions {
         let slot = (instruction.stream() as usize).wrapping_sub(Stream::SendDownstream as usize);
+        if let Op::Send { channel, .. } | Op::Receive { channel, .. } = instruction.op
+            && !slots[slot].contains(&channel)
+        {
+            slots[slot].push(channel);
+        }
         match instruction.op {
             Op::Send { channel, .. } => {
-                slots[slot] = Some(Lane::Channel(channel));
                 outgoing.insert(Lane::Channel(channel), program.channels()[channel as usize].to);
             }
             Op::Receive { channel, .. } => {
-                slots[slot] = Some(Lane::Channel(channel));
                 expected.insert(Lane::Channel(channel), program.channels()[channel as usize].from);
             }
             Op::AllReduce { group, .. } => {
@@ -90,7 +104,7 @@ pub(super) fn mesh(program: &Program, rank: Rank, meeting: &Meeting<'_>) -> Resu
             Op::Forward { .. } | Op::Backward { .. } | Op::OptimizerStep => {}
         }
     }
-    let sharing = sharing(program, rank);
+    let sharing: Vec<Rank> = program.stage_ranks(rank).map(Rank::from).collect();
     let tensor_lane = Lane::Tensor(sharing[0].0);
     if sharing.len() > 1 {
         let (_, previous, next) = neighbours(&sharing, rank);
@@ -120,16 +134,13 @@ pub(super) fn mesh(program: &Program, rank: Rank, meeting: &Meeting<'_>) -> Resu
         rings.extend(ring(lane, &program.groups()[group as usize].ranks).map(|ring| (group, ring)));
     }
     let tensor_ring = ring(tensor_lane, &sharing);
-    let wires = slots.map(|lane| lane.and_then(|lane| connected.remove(&lane).or_else(|| accepted.remove(&lane))));
+    let mut wire = |channel: u32| {
+        let lane = Lane::Channel(channel);
+        let transport = connected.remove(&lane).or_else(|| accepted.remove(&lane))?;
+        Some(Wire { channel, share: program.channels()[channel as usize].share, transport })
+    };
+    let wires = slots.map(|channels| channels.into_iter().filter_map(&mut wire).collect());
     Ok(Mesh { wires, rings, tensor_ring })
-}
-
-/// The ranks that share this rank's stage, itself included.
-fn sharing(program: &Program, rank: Rank) -> Vec<Rank> {
-    let place = |rank: &RankProgram| (rank.replica, rank.stage);
-    let own = place(&program.ranks()[rank.index()]);
-    let ranks = program.ranks().iter().enumerate().filter(|(_, other)| place(other) == own);
-    ranks.map(|(index, _)| Rank::from(index)).collect()
 }
 
 /// Place among these ranks, and those before and behind.

@@ -261,6 +261,15 @@ pub enum FromWorker {
         /// What was noticed.
         message: String,
     },
+    /// State isn't where it was told to read it.
+    CopyLost {
+        /// In which change of plan.
+        epoch: u64,
+        /// Where it isn't.
+        origin: ShardOrigin,
+        /// What was found there.
+        message: String,
+    },
     /// It can't go on.
     Failed {
         /// Why.

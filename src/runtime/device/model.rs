@@ -25,7 +25,7 @@ pub(super) use graph::{BlockInput, BlockPass, GradientSums};
 #[cfg(test)]
 pub(super) use parameters::ParameterShape;
 pub(super) use parameters::{Cut, WORDS_IN_EMBEDDING, shapes, words_in_head};
-pub(super) use shards::{Region, assemble_state, cut_state, initial_part, slices};
+pub(super) use shards::{Region, assemble_state, cut_part, cut_state, initial_part, paste_part, slices};
 #[cfg(test)]
 pub(super) use shards::{assemble, cut_slice};
 pub(super) use tensors::{Hidden, Parameter, Tensors, hidden, numbers, parameter};

@@ -3,7 +3,7 @@
 use super::compute::BlockState;
 use super::holding::{Held, shard_from_bytes, shard_to_bytes};
 use super::interrupt::Interrupt;
-use super::messages::{hear, tell};
+use super::messages::{ShardOrigin, hear, tell};
 use super::transport::{TcpTransport, Transport, TransportError, accept, connect, listen};
 use super::{DeviceError, Secret, Vaults};
 use crate::model::Shard;
@@ -46,8 +46,8 @@ pub(super) struct ReadRequest {
 
 /// What others may read here.
 pub(super) trait Library: Send + Sync + 'static {
-    /// A shard of this step.
-    fn read(&self, step: u64, shard: Shard, from_disk: bool) -> Option<BlockState>;
+    /// A shard of this step, or why there is none.
+    fn read(&self, step: u64, shard: Shard, from_disk: bool) -> Result<BlockState, String>;
 }
 
 /// A lane by the number of its change of plan, its kind and its own number.
@@ -109,9 +109,13 @@ impl Peers {
             Wish::Read => {
                 let request: ReadRequest = hear(&mut visitor, "a peer")?;
                 for shard in request.shards {
-                    // Who asks for what isn't here finds the connection closed.
-                    let found = library.read(request.step, shard, request.from_disk).ok_or_else(stranger)?;
-                    visitor.send(&shard_to_bytes(&found))?;
+                    match library.read(request.step, shard, request.from_disk) {
+                        Ok(found) => visitor.send(&shard_to_bytes(&found))?,
+                        Err(problem) => {
+                            visitor.send(&[])?;
+                            visitor.send(problem.as_bytes())?;
+                        }
+                    }
                 }
                 Ok(())
             }
@@ -169,6 +173,12 @@ impl Peers {
         tell(&mut connection, request)?;
         for &shard in &request.shards {
             let bytes = connection.receive()?;
+            if bytes.is_empty() {
+                // Who has nothing says why.
+                let problem = String::from_utf8_lossy(&connection.receive()?).into_owned();
+                let place = if request.from_disk { ShardOrigin::Disk } else { ShardOrigin::Memory };
+                return Err(DeviceError::CopyLost { origin: place(address), problem });
+            }
             take(shard, shard_from_bytes(&bytes, &name)?, bytes.len() as u64);
         }
         Ok(())
@@ -184,10 +194,13 @@ pub(super) struct Shelves {
 }
 
 impl Library for Shelves {
-    fn read(&self, step: u64, shard: Shard, from_disk: bool) -> Option<BlockState> {
+    fn read(&self, step: u64, shard: Shard, from_disk: bool) -> Result<BlockState, String> {
         if from_disk {
-            return self.vaults.get()?.read_disk(step, shard).ok();
+            let vaults = self.vaults.get().ok_or("there are no checkpoints")?;
+            return vaults.read_disk(step, shard).map_err(|error| error.to_string());
         }
-        self.held.get().filter(|holding| holding.state.step == step)?.shard(shard)
+        let held = self.held.get().filter(|holding| holding.state.step == step);
+        let found = held.and_then(|holding| holding.shard(shard));
+        found.ok_or_else(|| DeviceError::NotHeld { block: shard.block, slice: shard.slice }.to_string())
     }
 }

@@ -3,7 +3,7 @@
 mod held;
 mod samples;
 
-use super::compute::{BlockState, BlockTime, Compute, Measured, TrainingState, Update};
+use super::compute::{BlockState, BlockTime, Compute, Measured, Pass, TrainingState, Update};
 use super::mailbox::Mailbox;
 use super::messages::Job;
 use super::model::{Batch, BlockPass, GradientSums, Hidden, Tensors, hidden, initial_part, numbers};
@@ -108,7 +108,7 @@ impl<T: Tensors> Stage<T> {
             model: job.model.clone(),
             mailbox,
             in_flight: BTreeMap::new(),
-            tied: TiedEnds::of(&job.model, part).filter(|_| stages == 1),
+            tied: TiedEnds::of(&job.model, part, part).filter(|_| stages == 1),
             is_tied: false,
             group,
             device,
@@ -132,12 +132,14 @@ impl<T: Tensors> Stage<T> {
         };
         let block = held.block;
         let before = kept.backward(&what, gradient, self.weight, &mut sums[index], group)?;
-        if sums[index].passes() == self.micro_batches {
+        let is_last = sums[index].passes() == self.micro_batches;
+        if is_last {
             let mut gradients = sums[index].take();
             held.complete(&mut gradients, group)?;
             self.mailbox.gradients().insert(block, gradients);
         }
-        self.measured.block_times.push(BlockTime { block, is_backward: true, seconds: clock.elapsed().as_secs_f64() });
+        let what = if is_last { Pass::LastBackward } else { Pass::Backward };
+        self.measured.block_times.push(BlockTime { block, pass: what, seconds: clock.elapsed().as_secs_f64() });
         if index > 0 {
             pass.gradient = before;
             return Ok(());
@@ -153,7 +155,7 @@ impl<T: Tensors> Stage<T> {
     fn tie(&mut self) {
         if let (Some(tied), false) = (&self.tied, self.is_tied) {
             let sums = tied.gather(&self.mailbox);
-            tied.scatter(&sums, &self.mailbox);
+            tied.scatter(&sums, &self.mailbox, true);
             self.is_tied = true;
         }
     }
@@ -193,7 +195,7 @@ impl<T: Tensors> Compute for Stage<T> {
                 self.loss += pass.loss().unwrap_or_default();
             }
             let seconds = clock.elapsed().as_secs_f64();
-            self.measured.block_times.push(BlockTime { block: held.block, is_backward: false, seconds });
+            self.measured.block_times.push(BlockTime { block: held.block, pass: Pass::Forward, seconds });
             kept.push(if self.recompute == Recompute::Full { Kept::Input(state) } else { Kept::Pass(Box::new(pass)) });
             state = output;
         }

@@ -4,7 +4,7 @@ use super::all_reduce::Ring;
 use super::model::{Hidden, Tensors, hidden, numbers};
 use super::transport::TransportError;
 use crate::plan::Plan;
-use crate::program::RankProgram;
+use crate::program::{Group, RankProgram};
 use std::ops::Range;
 
 /// One rank's place among those that share a stage.
@@ -22,8 +22,19 @@ impl TensorPart {
     pub(super) const WHOLE: Self = Self { rank: 0, size: 1 };
 
     /// The part of a rank.
-    pub(super) fn of(program: &RankProgram, tensor_parallel_size: u32) -> Self {
-        Self { rank: program.tensor_rank as usize, size: tensor_parallel_size as usize }
+    pub(super) fn of(program: &RankProgram) -> Self {
+        Self { rank: program.tensor_rank as usize, size: program.tensor_parallel_size as usize }
+    }
+
+    /// The part that is a slice of a block, as those are cut that reduce it together.
+    pub(super) fn of_slice(group: &Group) -> Self {
+        Self { rank: group.share.start as usize, size: group.share.of as usize }
+    }
+
+    /// The parts of another size that this part has some of.
+    pub(super) fn parts_of(self, size: usize) -> impl DoubleEndedIterator<Item = Self> {
+        let parts = self.rank * size / self.size..((self.rank + 1) * size).div_ceil(self.size);
+        parts.map(move |rank| Self { rank, size })
     }
 }
 
@@ -43,7 +54,7 @@ pub(super) struct TensorGroup {
 impl TensorGroup {
     /// The group of a rank; it has a ring if it has other members.
     pub(super) fn new(plan: &Plan, rank: &RankProgram, ring: Option<Ring>) -> Self {
-        let part = TensorPart::of(rank, plan.tensor_parallel_size);
+        let part = TensorPart::of(rank);
         assert_eq!(ring.is_some(), part.size > 1, "those who share a stage are connected");
         Self { part, ring, shares_rows: plan.sequence_parallel }
     }

@@ -166,6 +166,10 @@ impl Worker {
                 self.tools.control.tell(&FromWorker::PeerLost { epoch, message: error.to_string() })?;
                 Ok(None)
             }
+            Err(DeviceError::CopyLost { origin, problem }) => {
+                self.tools.control.tell(&FromWorker::CopyLost { epoch, origin, message: problem })?;
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

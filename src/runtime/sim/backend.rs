@@ -8,7 +8,7 @@ use crate::ids::Rank;
 use crate::program::{Instruction, InstructionId, Op, Program};
 use crate::runtime::{Backend, Completion};
 use crate::units::SimTime;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Why an iteration can't be simulated.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,10 @@ pub struct SimBackend<'a> {
     channels: Vec<Option<Issued>>,
     /// Per group, the members that were issued.
     groups: Vec<Vec<Issued>>,
+    /// Per rank, whether those who share its stage get their messages one after the other: they begin each pass together.
+    in_step: Vec<bool>,
+    /// Per first rank of a stage, the passes that were issued and wait for those of the others.
+    waiting: BTreeMap<usize, Vec<Issued>>,
     ended: VecDeque<Completion>,
 }
 
@@ -68,7 +72,34 @@ impl<'a> SimBackend<'a> {
             network: priced.network.clone(),
             channels: vec![None; program.channels().len()],
             groups: vec![Vec::new(); program.groups().len()],
+            in_step: in_step(program),
+            waiting: BTreeMap::new(),
             ended: VecDeque::new(),
+        }
+    }
+
+    /// Starts what a rank computes.
+    fn begin(&mut self, issued: Issued, op: Op) {
+        let price = &self.priced.ranks[issued.rank.index()];
+        let time = match op {
+            Op::Forward { .. } => price.forward.total,
+            Op::Backward { part, .. } => self.priced.backward(issued.rank, part).total,
+            Op::OptimizerStep => price.optimizer,
+            Op::Send { .. } | Op::Receive { .. } | Op::AllReduce { .. } => unreachable!("{op} isn't computed"),
+        };
+        self.passes.push(self.now + time, issued);
+    }
+
+    /// Starts a pass of a stage whose ranks wait for each other once all of them are there: its collectives, which are
+    /// part of its price, take them all.
+    fn meet_in_stage(&mut self, issued: Issued) {
+        let ranks = self.program.stage_ranks(issued.rank);
+        let arrived = self.waiting.entry(ranks.start).or_default();
+        arrived.push(issued);
+        if arrived.len() == ranks.len() {
+            for Issued { rank, id, .. } in std::mem::take(arrived) {
+                self.begin(Issued { rank, id, at: self.now }, self.program.instruction(rank, id).op);
+            }
         }
     }
 
@@ -79,7 +110,7 @@ impl<'a> SimBackend<'a> {
         };
         let kind = MeetingKind::Channel([(first.rank, first.id), (issued.rank, issued.id)]);
         let route = self.priced.channel_routes[channel as usize];
-        let bytes = self.priced.boundary_bytes as f64;
+        let bytes = self.priced.channel_bytes[channel as usize] as f64;
         self.network.start(self.now, route, bytes, Meeting { kind, start: self.now });
     }
 
@@ -105,16 +136,29 @@ impl<'a> SimBackend<'a> {
     }
 }
 
+/// Whether the ranks of each rank's stage have to wait for each other: beside a stage of another degree one rank gets its
+/// message before the next one, or sends one while the next one doesn't. Elsewhere they do the same at the same time.
+fn in_step(program: &Program) -> Vec<bool> {
+    let degree = |rank: Rank| program.ranks()[rank.index()].tensor_parallel_size;
+    let mut in_step = vec![false; program.ranks().len()];
+    for channel in program.channels() {
+        if degree(channel.from) != degree(channel.to) {
+            for rank in [channel.from, channel.to].into_iter().flat_map(|rank| program.stage_ranks(rank)) {
+                in_step[rank] = true;
+            }
+        }
+    }
+    in_step
+}
+
 impl Backend for SimBackend<'_> {
     type Error = SimError;
 
     fn issue(&mut self, rank: Rank, id: InstructionId, instruction: Instruction) -> Result<(), SimError> {
         let issued = Issued { rank, id, at: self.now };
-        let price = &self.priced.ranks[rank.index()];
         match instruction.op {
-            Op::Forward { .. } => self.passes.push(self.now + price.forward.total, issued),
-            Op::Backward { part, .. } => self.passes.push(self.now + self.priced.backward(rank, part).total, issued),
-            Op::OptimizerStep => self.passes.push(self.now + price.optimizer, issued),
+            Op::Forward { .. } | Op::Backward { .. } if self.in_step[rank.index()] => self.meet_in_stage(issued),
+            Op::Forward { .. } | Op::Backward { .. } | Op::OptimizerStep => self.begin(issued, instruction.op),
             Op::Send { channel, .. } | Op::Receive { channel, .. } => self.meet_on_channel(channel, issued),
             Op::AllReduce { group, .. } => self.meet_in_group(group, issued),
         }

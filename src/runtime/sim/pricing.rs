@@ -49,8 +49,8 @@ pub struct GroupPrice {
 pub struct PricedProgram {
     /// Prices of each rank's passes.
     pub ranks: Vec<RankPrice>,
-    /// Bytes that one send carries.
-    pub boundary_bytes: u64,
+    /// Bytes that a send on each channel carries.
+    pub channel_bytes: Vec<u64>,
     /// Route of each channel.
     pub channel_routes: Vec<u32>,
     /// Prices of the reduction groups.
@@ -65,20 +65,27 @@ impl PricedProgram {
         let mut devices = Devices::new(plan, cluster)?;
         let ranks = rank_prices(plan, cluster, cost, &devices)?;
         let route_between = |devices: &mut Devices, from: Rank, to: Rank| devices.ring_route(cluster, &[(from, to)], 1);
-        let channel_routes = program.channels().iter().map(|c| route_between(&mut devices, c.from, c.to)).collect();
-        let execution = plan.execution();
+        // Of one rank: the whole activation.
+        let boundary_bytes = cost.boundary_bytes(&plan.execution_at(1));
+        let channel_bytes: Vec<u64> =
+            program.channels().iter().map(|channel| channel.share.bytes(boundary_bytes)).collect();
+        let route_channel = |(channel, &bytes): (&crate::program::Channel, &u64)| {
+            let route = route_between(&mut devices, channel.from, channel.to);
+            devices.limit_flow(cluster, route, &[(channel.from, channel.to)], bytes as f64);
+            route
+        };
+        let channel_routes = program.channels().iter().zip(&channel_bytes).map(route_channel).collect();
         let price_group = |group: &crate::program::Group| {
             let members = group.ranks.len();
             let edges: Vec<_> = (0..members).map(|i| (group.ranks[i], group.ranks[(i + 1) % members])).collect();
             let ring = 2.0 * (members as f64 - 1.0);
-            GroupPrice {
-                ring_bytes: ring / members as f64 * cost.gradient_bytes(group.block, &execution) as f64,
-                route: devices.ring_route(cluster, &edges, 2 * (members - 1)),
-            }
+            let slice_bytes = cost.gradient_bytes(group.block, &plan.execution_at(group.share.of));
+            let route = devices.ring_route(cluster, &edges, 2 * (members - 1));
+            devices.limit_flow(cluster, route, &edges, slice_bytes as f64 / members as f64);
+            GroupPrice { ring_bytes: ring / members as f64 * slice_bytes as f64, route }
         };
         let groups = program.groups().iter().map(price_group).collect();
-        let boundary_bytes = cost.boundary_bytes(&execution);
-        Ok(Self { ranks, boundary_bytes, channel_routes, groups, network: devices.network })
+        Ok(Self { ranks, channel_bytes, channel_routes, groups, network: devices.network })
     }
 
     /// Time of a backward pass.
@@ -143,6 +150,18 @@ impl Devices {
         self.network.add_route(Route { links: crossings.into_iter().collect(), latency })
     }
 
+    /// Has a route take no more than a single flow of such messages reaches on the slowest of its edges. The route's links
+    /// are shared with others as before; this limit is its own.
+    fn limit_flow(&mut self, cluster: &Cluster, route: u32, edges: &[(Rank, Rank)], message_bytes: f64) {
+        let node = |rank: Rank| self.ranks[rank.index()].0;
+        let flows = edges.iter().map(|&(from, to)| cluster.flow_bytes_per_s(node(from), node(to), message_bytes));
+        let least = flows.fold(f64::INFINITY, f64::min);
+        if least.is_finite() {
+            let limit = self.network.add_link(least);
+            self.network.extend_route(route, limit, 1.0, SimTime::ZERO);
+        }
+    }
+
     fn node(&self, rank: usize) -> NodeId {
         self.ranks[rank].0
     }
@@ -182,7 +201,7 @@ fn stage_price(
     gpu: &crate::cluster::GpuSpec,
     cost: &CostModel,
 ) -> Result<RankPrice, SimError> {
-    let execution = plan.execution();
+    let execution = plan.execution(stage);
     let price = |block| -> Result<[PassTime; 2], SimError> {
         let BlockCost { forward, backward } = cost.block_cost(block, gpu, &execution)?;
         Ok([pass_time(&forward), pass_time(&backward)])
@@ -201,10 +220,11 @@ fn stage_price(
     let held = parameters(layer_block) * u64::from(stage.num_layers)
         + parameters(Block::Embedding) * u64::from(holds.embedding)
         + parameters(Block::Head) * u64::from(holds.head);
+    let slower = cost.last_backward_factor(gpu, plan.precision);
     Ok(RankPrice {
         forward: sum(0),
         backward: sum(1),
-        block_backward: [embedding[1], layer[1], head[1]],
+        block_backward: [embedding[1], layer[1], head[1]].map(|pass| pass.longer(slower)),
         optimizer: SimTime::from_seconds(cost.optimizer_step_s(gpu, held, plan.precision)),
     })
 }
@@ -218,6 +238,15 @@ fn pass_time(cost: &PassCost) -> PassTime {
 }
 
 impl PassTime {
+    fn longer(self, factor: f64) -> Self {
+        if factor.total_cmp(&1.0).is_eq() {
+            return self;
+        }
+        let longer = |time: SimTime| SimTime::from_seconds(time.as_seconds() * factor);
+        let Self { total, recompute, tensor_parallel } = self;
+        Self { total: longer(total), recompute: longer(recompute), tensor_parallel: longer(tensor_parallel) }
+    }
+
     fn plus(self, other: Self, times: u64) -> Self {
         Self {
             total: self.total + other.total * times,

@@ -1,5 +1,8 @@
 //! Closed forms: what a pipeline and a ring take is known without a simulator.
 
+mod degrees;
+mod flows;
+
 use super::network::{Network, Route};
 use super::{GroupPrice, PassTime, PricedProgram, RankPrice, SimBackend, simulate};
 use crate::ids::Rank;
@@ -32,7 +35,6 @@ fn plan(replicas: &[(usize, u32)], schedule: ScheduleKind, tensor_parallel_size:
         model: "test".into(),
         global_batch_size: replicas.iter().map(|(_, micro_batches)| micro_batches).sum(),
         micro_batch_size: 1,
-        tensor_parallel_size,
         sequence_parallel: false,
         recompute: Recompute::None,
         precision: Precision::Fp16,
@@ -60,7 +62,7 @@ fn priced(program: &Program, bytes_per_s: f64, latency: SimTime) -> PricedProgra
     };
     PricedProgram {
         ranks: program.ranks().iter().map(|r| rank(&r.instructions)).collect(),
-        boundary_bytes: 1_000,
+        channel_bytes: program.channels().iter().map(|channel| channel.share.bytes(1_000)).collect(),
         channel_routes: program.channels().iter().map(|_| route(&mut network)).collect(),
         groups: program.groups().iter().map(|_| GroupPrice { ring_bytes: 0.0, route: route(&mut network) }).collect(),
         network,
@@ -140,6 +142,12 @@ fn the_parts_of_each_ranks_time_add_up_to_the_makespan() {
     }
 }
 
+/// Replicas as depth and micro batches, and the degrees of the stages.
+fn unlike_replicas() -> impl Strategy<Value = Vec<(u32, Vec<u32>)>> {
+    let degree = prop::sample::select(vec![1_u32, 2, 4, 8]);
+    prop::collection::vec((1..6_u32, prop::collection::vec(degree, 1..5)), 1..4)
+}
+
 fn replicas() -> impl Strategy<Value = Vec<(usize, u32)>> {
     prop::collection::vec((1..6_usize, 1..9_u32), 1..4)
 }
@@ -154,6 +162,29 @@ proptest! {
     ) {
         let schedule = if gpipe { ScheduleKind::GPipe } else { ScheduleKind::OneForwardOneBackward };
         let plan = plan(&replicas, schedule, tensor_parallel_size);
+        let program = Program::lower(&plan, LowerOptions { tie_word_embeddings: tied });
+        prop_assert_eq!(program.validate(&plan), Ok(()));
+        let priced = priced(&program, 1e9, SimTime(30));
+        let timeline = run(&program, &priced);
+        prop_assert_eq!(timeline.spans.len(), program.len());
+        prop_assert_eq!(run(&program, &priced), timeline);
+    }
+
+    #[test]
+    fn any_plan_of_unlike_degrees_lowers_to_a_valid_program_that_ends(
+        replicas in unlike_replicas(),
+        gpipe in any::<bool>(),
+        tied in any::<bool>(),
+        sequence_parallel in any::<bool>(),
+    ) {
+        let schedule = if gpipe { ScheduleKind::GPipe } else { ScheduleKind::OneForwardOneBackward };
+        let depths: Vec<_> = replicas.iter().map(|(micro_batches, degrees)| (degrees.len(), *micro_batches)).collect();
+        let mut plan = Plan { sequence_parallel, ..plan(&depths, schedule, 1) };
+        for (replica, (_, degrees)) in plan.replicas.iter_mut().zip(&replicas) {
+            for (stage, &degree) in replica.stages.iter_mut().zip(degrees) {
+                stage.gpus = (0..degree).collect();
+            }
+        }
         let program = Program::lower(&plan, LowerOptions { tie_word_embeddings: tied });
         prop_assert_eq!(program.validate(&plan), Ok(()));
         let priced = priced(&program, 1e9, SimTime(30));
@@ -190,7 +221,7 @@ fn a_ring_over_nodes_takes_its_closed_form() {
     for span in &iteration.timeline.spans {
         let Op::AllReduce { block, .. } = iteration.program.instruction(span.rank, span.id).op else { continue };
         // A rank's reductions run one after the other, so each has the links to itself.
-        let expected_s = ring_all_reduce_s(4, cost.gradient_bytes(block, &plan.execution()), link);
+        let expected_s = ring_all_reduce_s(4, cost.gradient_bytes(block, &plan.execution_at(1)), link);
         approx::assert_abs_diff_eq!((span.end - span.start).as_seconds(), expected_s, epsilon = 2e-9);
         reduced += 1;
     }

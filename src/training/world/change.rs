@@ -30,6 +30,13 @@ struct Gathering {
     since: Instant,
 }
 
+impl Change {
+    /// Iterations done in the state that the workers get together.
+    pub(super) fn resume_step(&self) -> u64 {
+        self.to.recovery.resume_step
+    }
+}
+
 impl World<'_> {
     /// Begins a change of plan.
     pub(super) fn reconfigure(&mut self, to: Arc<Reconfiguration>) -> Result<(), TrainingError> {

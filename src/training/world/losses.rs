@@ -1,7 +1,8 @@
 //! Losing nodes: processes that die, are killed on purpose, or lose touch with their peers.
 
 use super::{Doing, Event, MembershipChange, Observe, World, tell};
-use crate::runtime::device::messages::WorkerId;
+use crate::elastic::LostCopies;
+use crate::runtime::device::messages::{ShardOrigin, WorkerId};
 use crate::training::TrainingError;
 use crate::training::progress::Progress;
 use std::time::{Duration, Instant};
@@ -52,6 +53,39 @@ impl World<'_> {
         let Some(node) = self.nodes.node_of(suspicion.worker).map(str::to_owned) else { return Ok(()) };
         let how = format!("lost touch: {}", suspicion.message);
         self.lose(&node, Loss { how: &how, is_for_good: false }, observe)
+    }
+
+    /// State can't be read where it was to be: the controller finds another way.
+    pub(super) fn copy_lost(
+        &mut self,
+        reader: WorkerId,
+        origin: &ShardOrigin,
+        message: &str,
+        observe: &mut Observe<'_>,
+    ) -> Result<(), TrainingError> {
+        let step = match &self.doing {
+            Doing::Changing(change) => change.resume_step(),
+            _ => return Ok(()),
+        };
+        let at = |address| self.workers.at(address).and_then(|worker| self.nodes.node_of(worker)).map(str::to_owned);
+        let copies = match *origin {
+            ShardOrigin::ObjectStore => LostCopies::ObjectStore { step },
+            ShardOrigin::Disk(address) => match at(address) {
+                Some(node) => LostCopies::Disk { node },
+                // It is gone, and word of that is under way.
+                None => return Ok(()),
+            },
+            ShardOrigin::Seed | ShardOrigin::Own | ShardOrigin::Memory(_) => {
+                let who = self.nodes.describe(reader);
+                return Err(TrainingError::Failed { who, message: message.to_owned() });
+            }
+        };
+        let who = match &copies {
+            LostCopies::Disk { node } => format!("the disk of `{node}`"),
+            LostCopies::ObjectStore { .. } => "the object store".to_owned(),
+        };
+        tell(observe, &Progress::CheckpointFailed { step, who: &who, message })?;
+        self.handle(Event::CopiesLost(copies), observe)
     }
 
     /// Loses one node.

@@ -6,7 +6,7 @@ use crate::training::RankReport;
 use crate::training::host_cluster;
 use crate::units::SimTime;
 use crate::validation::links::plan;
-use crate::validation::{Host, predict};
+use crate::validation::{Host, RankConditions, predict};
 
 /// A prediction, and a measurement in which everything took `factor` times as long.
 fn stretched(factor: f64) -> (Prediction, StepReport) {
@@ -20,8 +20,14 @@ fn stretched(factor: f64) -> (Prediction, StepReport) {
         all_reduce_bytes_per_s: 1e9,
     };
     let cost = CostModel::new(model, CostSettings::default(), None);
-    let prediction =
-        predict(&plan, &host_cluster(&plan, "cpu"), &cost, &[], Host { links, cores: f64::INFINITY }).unwrap();
+    let prediction = predict(
+        &plan,
+        &host_cluster(&plan, "cpu"),
+        &cost,
+        RankConditions::default(),
+        Host { links, cores: f64::INFINITY },
+    )
+    .unwrap();
     let mut timeline = prediction.timeline.clone();
     for span in &mut timeline.spans {
         let slower = |time: SimTime| SimTime::from_seconds(time.as_seconds() * factor);

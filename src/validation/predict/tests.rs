@@ -17,6 +17,10 @@ const HOST: MeasuredLinks = MeasuredLinks {
 
 /// Layers of 10 and 20 ms, ends of 1 and 2 ms, an optimizer of a nanosecond a parameter.
 fn cost(model: &ModelSpec) -> CostModel {
+    cost_with(model, None)
+}
+
+fn cost_with(model: &ModelSpec, last_backward_factor: Option<f64>) -> CostModel {
     let ends = Some(Measured { forward_s: 0.001, backward_s: 0.002 });
     let entry = ProfileEntry {
         gpu: "cpu".to_owned(),
@@ -27,6 +31,9 @@ fn cost(model: &ModelSpec) -> CostModel {
         embedding: ends,
         head: ends,
         optimizer_s_per_parameter: Some(1e-9),
+        last_backward_factor,
+        optimizer_step_s: None,
+        blocks: Vec::new(),
     };
     let file = ProfileFile { schema_version: 1, model: model.name.clone(), entries: vec![entry], links: Some(HOST) };
     let profile = LayerProfile::from_entries(file, "test").unwrap();
@@ -47,7 +54,7 @@ fn a_pipeline_by_hand() {
     let model = tiny();
     let plan = plan(&model, 1, &[(1, &[2, 2])]);
     let cluster = with_host_links(&host_cluster(&plan, "cpu"), HOST);
-    let predicted = predict(&plan, &cluster, &cost(&model), &[], on(HOST)).unwrap();
+    let predicted = predict(&plan, &cluster, &cost(&model), RankConditions::default(), on(HOST)).unwrap();
     let [first, second] = [0, 1].map(|rank| predicted.timeline.rank_times(&predicted.program)[rank]);
     // One micro batch: forward and backward of an end and two layers on either side, and the step. Two layers of
     // 12 h² + 13 h parameters; embedding and head hold 256 h words, 128 h positions, 2 h of the norm.
@@ -71,7 +78,9 @@ fn a_slowed_rank_is_busy_for_longer() {
     let plan = plan(&model, 1, &[(2, &[4]), (2, &[4])]);
     let cluster = with_host_links(&host_cluster(&plan, "cpu"), HOST);
     let busy_s = |slowdown: &[f64]| -> Vec<f64> {
-        let predicted = predict(&plan, &cluster, &cost(&model), slowdown, on(HOST)).unwrap();
+        let predicted =
+            predict(&plan, &cluster, &cost(&model), RankConditions { slowdown, ..RankConditions::default() }, on(HOST))
+                .unwrap();
         let times = predicted.timeline.rank_times(&predicted.program);
         times.iter().map(|time| time.busy.as_seconds()).collect()
     };
@@ -87,7 +96,7 @@ fn every_pass_is_dispatched_before_it_begins() {
     let cluster = host_cluster(&plan, "cpu");
     let run = |dispatch_s| {
         let host = MeasuredLinks { dispatch_s, ..HOST };
-        let predicted = predict(&plan, &cluster, &cost(&model), &[], on(host)).unwrap();
+        let predicted = predict(&plan, &cluster, &cost(&model), RankConditions::default(), on(host)).unwrap();
         (predicted.timeline.makespan(), predicted.timeline.rank_times(&predicted.program)[0].busy)
     };
     let ((makespan, busy), (later, as_busy)) = (run(0.0), run(1e-3));
@@ -101,7 +110,7 @@ fn slow_motion_stretches_everything() {
     let model = tiny();
     let plan = plan(&model, 1, &[(3, &[2, 2])]);
     let cluster = host_cluster(&plan, "cpu");
-    let predicted = predict(&plan, &cluster, &cost(&model), &[], on(HOST)).unwrap();
+    let predicted = predict(&plan, &cluster, &cost(&model), RankConditions::default(), on(HOST)).unwrap();
     let exact = predicted.timeline.makespan();
     assert_eq!(predicted.in_slow_motion(10.0).timeline.makespan(), exact * 10);
 }
@@ -129,7 +138,11 @@ fn few_cores_copy_the_messages_of_many_ranks() {
     let cluster = with_host_links(&host_cluster(&plan, "cpu"), HOST);
     let makespan_s = |cores| {
         let host = Host { links: HOST, cores };
-        predict(&plan, &cluster, &cost(&model), &[], host).unwrap().timeline.makespan().as_seconds()
+        predict(&plan, &cluster, &cost(&model), RankConditions::default(), host)
+            .unwrap()
+            .timeline
+            .makespan()
+            .as_seconds()
     };
     // Each of four layers' reductions moves 1.5 times its bytes over each of four edges. They come faster than one core
     // copies them, so that it copies all the time from the first one on; four cores are no bound.
@@ -138,4 +151,22 @@ fn few_cores_copy_the_messages_of_many_ranks() {
     let copied_s = 4.0 * 1.5 * bytes / HOST.all_reduce_bytes_per_s;
     assert!(makespan_s(1.0) > copied_s, "{} {copied_s}", makespan_s(1.0));
     assert_relative_eq!(makespan_s(4.0), makespan_s(f64::INFINITY), max_relative = 1e-6);
+}
+
+#[test]
+fn stages_that_were_measured_by_themselves_have_their_own_prices() {
+    let model = tiny();
+    let plan = plan(&model, 1, &[(2, &[4]), (2, &[4])]);
+    let cluster = with_host_links(&host_cluster(&plan, "cpu"), HOST);
+    let [one, other] = [None, Some(1.5)].map(|factor| cost_with(&model, factor));
+    let busy_s = |costs: &[&CostModel]| -> Vec<f64> {
+        let ranks = RankConditions { costs, ..RankConditions::default() };
+        let predicted = predict(&plan, &cluster, &one, ranks, on(HOST)).unwrap();
+        let times = predicted.timeline.rank_times(&predicted.program);
+        times.iter().map(|time| time.busy.as_seconds()).collect()
+    };
+    let (alike, unlike) = (busy_s(&[]), busy_s(&[&one, &other]));
+    assert_relative_eq!(unlike[0], alike[0], max_relative = 1e-9);
+    // Of the last micro batch the backward passes of embedding, four layers and head take half as long again.
+    assert_relative_eq!(unlike[1] - alike[1], 0.5 * (0.002 + 4.0 * 0.020 + 0.002), max_relative = 1e-6);
 }

@@ -25,6 +25,12 @@ fn the_example_of_a_profile_is_one() {
 }
 
 #[test]
+fn the_example_of_a_profile_of_sailor_is_one() {
+    let profile = LayerProfile::from_json(example("Sailor"), "formats.md").unwrap();
+    assert!(profile.for_model("opt-350m").is_ok());
+}
+
+#[test]
 fn the_example_of_a_cluster_is_one() {
     let sandbox = Sandbox::new().file("c.toml", example("Cluster"));
     let cluster = Cluster::from_file(&sandbox.path("c.toml"), &NodeDefaults::default()).unwrap();

@@ -114,3 +114,22 @@ fn no_baseline_beats_the_recommended_planner(#[case] cluster: &str, #[case] mode
         assert!(predicted_s("autohet") <= predicted_s(baseline).or(Some(f64::INFINITY)), "{baseline}: {compared}");
     }
 }
+
+#[test]
+fn all_planners_are_compared_within_eighty_columns() {
+    let args = ["compare", "--cluster", "1x4xA100-40+1x4xV100-16", "--model", "gpt3-1.3b", "--global-batch-size", "64"];
+    let ran = Sandbox::new().run(&args);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(ran.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ran.stdout);
+    for name in autohet::planner::names() {
+        assert!(ran.stdout.contains(name), "{name}: {}", ran.stdout);
+    }
+    let markdown = Sandbox::new().run(&[&args[..], &["--format", "markdown"]].concat()).stdout;
+    assert!(markdown.starts_with("| planner | autohet |") && markdown.lines().all(|line| line.starts_with('|')));
+    let text = Sandbox::new().run(&[&args[..], &["--format", "csv"]].concat()).stdout;
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    assert_eq!(rows.iter().map(|row| row[0].to_owned()).collect::<Vec<_>>(), autohet::planner::names());
+    let iteration_s = |row: &csv::StringRecord| row[2].parse::<f64>().unwrap();
+    assert!(rows.iter().all(|row| iteration_s(row) >= iteration_s(&rows[0])), "{text}");
+}

@@ -50,7 +50,6 @@ fn varied(mut plan: serde_json::Value, model: &str, t: u32) -> serde_json::Value
     plan["model"] = model.into();
     plan["micro_batch_size"] = 2.into();
     plan["global_batch_size"] = (plan["global_batch_size"].as_u64().unwrap() * 2).into();
-    plan["tensor_parallel_size"] = t.into();
     for replica in plan["replicas"].as_array_mut().unwrap() {
         for stage in replica["stages"].as_array_mut().unwrap() {
             stage["gpus"] = (0..t).collect();
@@ -66,6 +65,34 @@ fn shared_stages_train_what_one_process_trains() {
         let alone = losses(&varied(plan("1f1b", "none", &[(3, &[4])]), model, 1), &options);
         let shared = plan("1f1b", "selective", &[(2, &[1, 3]), (1, &[4])]);
         assert_same(&losses(&varied(shared, model, 2), &options), &alone);
+    }
+}
+
+/// Of each replica its micro batches and the layers of its stages.
+type Replicas<'a> = &'a [(u32, &'a [u32])];
+
+/// The plan with stages of these degrees, replica by replica.
+fn of_degrees(mut plan: serde_json::Value, degrees: &[&[u32]]) -> serde_json::Value {
+    for (replica, degrees) in plan["replicas"].as_array_mut().unwrap().iter_mut().zip(degrees) {
+        for (stage, &degree) in replica["stages"].as_array_mut().unwrap().iter_mut().zip(*degrees) {
+            stage["gpus"] = (0..degree).collect();
+        }
+    }
+    plan
+}
+
+#[test]
+fn stages_of_unlike_degrees_train_what_one_process_trains() {
+    let options = ["--steps", "5", "--data", "corpus.txt"];
+    let alone = losses(&plan("1f1b", "none", &[(6, &[4])]), &options);
+    let cases: [(Replicas<'_>, &[&[u32]]); 3] =
+        [(&[(6, &[2, 2])], &[&[2, 1]]), (&[(6, &[1, 3])], &[&[1, 2]]), (&[(3, &[4]), (3, &[2, 2])], &[&[2], &[1, 1]])];
+    for (replicas, degrees) in cases {
+        for sequence_parallel in [false, true] {
+            let mut unlike = of_degrees(plan("1f1b", "none", replicas), degrees);
+            unlike["sequence_parallel"] = sequence_parallel.into();
+            assert_same(&losses(&unlike, &options), &alone);
+        }
     }
 }
 

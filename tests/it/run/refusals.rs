@@ -31,13 +31,17 @@ fn plans_that_it_cannot_run() {
     };
     let many: [(u32, &[u32]); 65] = [(1, &[4]); 65];
     let mut four = with("model", "llama-tiny".into());
-    four["tensor_parallel_size"] = 4.into();
-    let heads =
-        "tensor parallel size 4 of `llama-tiny`, which has 2 key and value heads, can't be trained here\nhint: ";
+    four["replicas"][0]["stages"][0]["gpus"] = [0, 1, 2, 3].into();
+    let mut three = good.clone();
+    three["replicas"][0]["stages"][0]["gpus"] = [0, 1, 2].into();
+    let mut old = with("schema_version", 1.into());
+    old["tensor_parallel_size"] = 2.into();
+    let heads = "a stage of 4 GPUs of `llama-tiny`, which has 2 key and value heads, can't be trained here\nhint: ";
     let cases = [
-        (with("tensor_parallel_size", 3.into()), "a plan with tensor parallel size 3 can't be trained here\nhint: "),
+        (three, "a plan with a stage of 3 GPUs can't be trained here\nhint: "),
         (four, heads),
-        (with("tensor_parallel_size", 2.into()), "the plan can't run: "),
+        (with("tensor_parallel_size", 2.into()), "unknown field `tensor_parallel_size`"),
+        (old, "replica 0 stage 0 has 1 GPUs, but `tensor_parallel_size` is 2\nhint: "),
         (with("precision", "bf16".into()), "a plan in bf16 can't be trained here\nhint: "),
         (with("model", "gpt-tinny".into()), "unknown model `gpt-tinny`\nhint: did you mean `gpt-tiny`"),
         (with("global_batch_size", 3.into()), "2 micro batches of 1 samples don't make the global batch of 3"),

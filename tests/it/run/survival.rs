@@ -98,6 +98,22 @@ fn another_plan_goes_on_from_the_checkpoint_of_the_first() {
     assert_same(&found, &expected);
 }
 
+#[test]
+fn a_plan_of_unlike_degrees_goes_on_from_a_checkpoint_and_from_what_survives() {
+    let folder = asymmetric();
+    let options = ["--checkpoint-dir", "ckpt", "--checkpoint-every", "50"];
+    let mut command = autohet_run(folder.path());
+    command.args(["--plan", "plan.json", "--steps", "3"]).args(options).assert().success();
+    let mut unlike = plan("1f1b", "none", &[(2, &[1, 3]), (1, &[4])]);
+    unlike["replicas"][0]["stages"][0]["gpus"] = [0, 1].into();
+    fs::write(folder.path().join("plan.json"), unlike.to_string()).unwrap();
+    // The stage of two is lost with its node: its slices are whole with the other replica.
+    let (found, stderr) = losses(folder.path(), &[&options[..], &["--kill", "n0@5:steady"]].concat());
+    assert!(stderr.contains("SIGKILL"), "{stderr}");
+    let expected: BTreeMap<u64, f64> = undisturbed().range(4..).map(|(&step, &loss)| (step, loss)).collect();
+    assert_same(&found, &expected);
+}
+
 /// A checkpoint of step 2 and one of step 4.
 fn with_checkpoints() -> TempDir {
     let folder = asymmetric();
@@ -168,9 +184,13 @@ fn running(folder: &TempDir, steps: &str) -> (Child, Vec<u32>) {
     let checkpoints = ["--checkpoint-dir", "ckpt", "--checkpoint-every", "2"];
     let (child, mut rows) =
         spawned(folder, &[&["--plan", "plan.json", "--steps", steps, "--out", "out"], &checkpoints[..]]);
-    // The heading and some steps: all are at work, and there is a checkpoint.
+    // The heading and some steps: all are at work.
     rows.by_ref().take(4).for_each(|row| drop(row.unwrap()));
     thread::spawn(move || rows.for_each(drop));
+    wait_until("a checkpoint is whole", || {
+        let steps = fs::read_dir(folder.path().join("ckpt/object-store")).into_iter().flatten();
+        steps.flatten().any(|step| step.path().join("manifest.json").exists())
+    });
     let workers = children(child.id());
     assert_eq!(workers.len(), 3);
     (child, workers)
@@ -241,4 +261,29 @@ fn workers_follow_a_killed_coordinator_and_the_next_one_goes_on_from_the_checkpo
 /// The run is started again with as many steps as the undisturbed one has.
 fn losses_after(folder: &TempDir) -> (BTreeMap<u64, f64>, String) {
     losses(folder.path(), &["--checkpoint-dir", "ckpt", "--checkpoint-every", "2"])
+}
+
+/// The only replica loses a stage; what the other one has on its disk of the last checkpoint is damaged by then.
+#[test]
+fn what_is_damaged_on_a_disk_is_read_from_the_object_store() {
+    let folder = folder_with(&plan("1f1b", "none", &[(2, &[2, 2])]));
+    let run = ["--plan", "plan.json", "--steps", "8", "--backend", "emulated", "--time-scale", "40"];
+    let events = ["--format", "json", "--checkpoint-dir", "ckpt", "--checkpoint-every", "4", "--kill", "n1@7:steady"];
+    let (mut child, mut rows) = spawned(&folder, &[&run, &events]);
+    let mut until = |what: &[&str]| {
+        let found = rows.by_ref().map(Result::unwrap).find(|row| what.iter().all(|part| row.contains(part)));
+        found.unwrap_or_else(|| panic!("{what:?} never came"))
+    };
+    until(&["\"checkpoint\"", "\"step\":4", "object_store"]);
+    let step = folder.path().join("ckpt/autohet-disks/n0/gpu-0/step-0000000004");
+    let shards = fs::read_dir(&step).unwrap().map(|entry| entry.unwrap().path());
+    for shard in shards.filter(|path| path.extension().is_some_and(|extension| extension == "safetensors")) {
+        fs::write(shard, "damaged").unwrap();
+    }
+    let failed = until(&["\"checkpoint_failed\"", "disk of"]);
+    assert!(failed.contains("`n0`"), "{failed}");
+    let plan = until(&["\"plan\""]);
+    assert!(plan.contains("\"resume_step\":4") && plan.contains("\"disk\":0"), "{plan}");
+    until(&["\"step\":8"]);
+    assert!(child.wait().unwrap().success());
 }

@@ -10,7 +10,7 @@ use super::SCHEMA_VERSION;
 use crate::cluster::{Cluster, Node};
 use crate::cost::CostModel;
 use crate::elastic::ReconfigurationSettings;
-use crate::plan::{Plan, PlanRequest, Planner, TrainingSettings};
+use crate::plan::{Plan, PlanLimits, PlanRequest, Planner, TrainingSettings};
 use crate::planner::autohet::{AutoHet, Engine};
 use crate::profile::LayerProfile;
 use crate::replay::{ReplaySettings, replay};
@@ -20,7 +20,9 @@ use crate::runtime::sim::Simulator;
 use crate::trace::{NodeEvent, NodeEventKind};
 use crate::training::{CheckpointPlan, Elsewhere, Schedule, Training, train};
 use crate::units::SimTime;
-use crate::validation::{Judged, Lived, Machine, ProfileRequest, Recovered, Witness, WorldRow, compare_worlds};
+use crate::validation::{
+    Judged, Lived, Machine, ProfileRequest, Recovered, StageKind, Witness, WorldRow, compare_worlds,
+};
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -197,6 +199,7 @@ fn measured_cost(cost: &CostModel, choices: &mut TrainingSettings, injection: &I
         model: cost.model().clone(),
         tensor_parallel_sizes: choices.tensor_parallel_sizes.clone(),
         micro_batch_sizes: choices.micro_batch_sizes.clone(),
+        stage: StageKind::SMALL,
         concurrency: most_gpus(&injection.events).min(host::cores()),
         device: DeviceKind::Cpu,
         precision: choices.precision,
@@ -208,7 +211,7 @@ fn measured_cost(cost: &CostModel, choices: &mut TrainingSettings, injection: &I
 }
 
 fn plan_on(cluster: &Cluster, cost: &CostModel, choices: &TrainingSettings) -> anyhow::Result<Plan> {
-    let request = PlanRequest { cluster, cost, training: choices, judge: &Simulator };
+    let request = PlanRequest { cluster, cost, training: choices, judge: &Simulator, limits: PlanLimits::default() };
     Ok(AutoHet { engine: Engine::Search }.plan(&request)?.plan)
 }
 

@@ -116,7 +116,10 @@ proptest! {
                 let time = paces.iter().zip(&counts).map(|(p, &k)| p.time_s(k)).fold(0.0, f64::max);
                 let best = brute_force_micro_batches(&paces, total);
                 prop_assert!((time - best).abs() <= 1e-9 * best, "{time} is not the optimum {best}");
-                prop_assert!(water_level_s(&paces, total).unwrap() <= best * (1.0 + 1e-9));
+                let each: Vec<(Pace, u32)> = paces.iter().map(|pace| (*pace, 1)).collect();
+                let level_s = water_level_s(&each, total).unwrap();
+                prop_assert!(level_s <= best * (1.0 + 1e-9));
+                prop_assert!((whole_level_s(&each, total, level_s) - best).abs() <= best * 1e-9);
             }
         }
     }

@@ -78,7 +78,7 @@ impl<'a> Columns<'a> {
         let least = |of: fn(&ClassCosts) -> f64| classes().map(of).fold(f64::INFINITY, f64::min);
         let links = (fastest..setting.classes.len()).flat_map(|from| (fastest..=from).map(move |to| (from, to)));
         let one_way_s = links.flat_map(|(from, to)| {
-            let within = from == to && setting.classes[from].units_per_node > 1;
+            let within = setting.share_gpus(from, to) && (from != to || setting.classes[from].units_per_node > 1);
             [Some(setting.transfer_s(from, to, false)), within.then(|| setting.transfer_s(from, to, true))]
         });
         let reduced_after_layer_s =

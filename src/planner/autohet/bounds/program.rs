@@ -6,6 +6,9 @@
 //!             Σ_k λ_k = D,  λ ≥ 0
 //! ```
 //!
+//! Where GPUs can be used at several degrees, `n_kc` is what the replica's units take up of class `c`: those of twice its degree
+//! on the same GPUs take up two of its units.
+//!
 //! Every plan is a solution with whole `λ`, so that a time in which the optimum stays below `B/b` is too short. The simplex
 //! method solves it with one row per class and one for the replicas; the entering column comes from [`Columns::best`].
 //! Weak duality makes each step a proof: at prices `π ≥ 0` and `μ`, with no column's gain above `g`, no more than
@@ -46,8 +49,9 @@ pub fn is_too_short(setting: &Setting, replicas: u32, columns: &mut Columns) -> 
         let paid: f64 = prices.iter().zip(&setting.classes).map(|(price, class)| price * f64::from(class.units)).sum();
         // Gains below this leave the bound below what is wanted.
         let harmless = (wanted - paid) / f64::from(replicas) - EPSILON;
-        let Some(column) = columns.best(&prices[..classes], most, harmless) else { return !columns.is_exhausted() };
-        if columns.is_exhausted() || column.gain <= per_replica + EPSILON || !tableau.enter_column(&column) {
+        let unit_prices: Vec<f64> = (0..classes).map(|class| setting.unit_price(class, &prices[..classes])).collect();
+        let Some(column) = columns.best(&unit_prices, most, harmless) else { return !columns.is_exhausted() };
+        if columns.is_exhausted() || column.gain <= per_replica + EPSILON || !tableau.enter_column(setting, &column) {
             return false;
         }
     }
@@ -58,7 +62,7 @@ pub fn is_too_short(setting: &Setting, replicas: u32, columns: &mut Columns) -> 
 fn is_too_short_by_rates(setting: &Setting, replicas: u32, columns: &mut Columns) -> bool {
     let wanted = f64::from(setting.micro_batches);
     let most = setting.micro_batches - (replicas - 1);
-    let rate_per_s: f64 = setting.classes.iter().map(|class| f64::from(class.units) * class.layer_rate_per_s()).sum();
+    let rate_per_s = setting.most_of(super::ClassCosts::layer_rate_per_s);
     SHARES.iter().any(|share| {
         let price = |class: &super::ClassCosts| share * wanted * class.layer_rate_per_s() / rate_per_s;
         let prices: Vec<f64> = setting.classes.iter().map(price).collect();
@@ -115,11 +119,9 @@ impl Tableau {
         column
     }
 
-    fn enter_column(&mut self, column: &Column) -> bool {
+    fn enter_column(&mut self, setting: &Setting, column: &Column) -> bool {
         let mut entries = [0.0; ROWS];
-        for (entry, units) in entries.iter_mut().zip(column.units) {
-            *entry = f64::from(units);
-        }
+        entries[..MAX_CLASSES].copy_from_slice(&setting.taken_up(&column.units));
         entries[self.rows - 1] = 1.0;
         self.enter(&entries, f64::from(column.micro_batches))
     }

@@ -49,7 +49,10 @@ fn ring_s(setting: &Setting, class: &ClassCosts, members: u32, bytes: f64) -> f6
     let passed = bytes * steps / f64::from(members);
     let nearest_s = setting.classes.iter().map(|other| other.nic.latency_s).fold(f64::INFINITY, f64::min);
     let across_s = steps * (class.nic.latency_s + nearest_s) + passed / class.nic.bytes_per_s;
-    if class.units_per_node < members {
+    // Members of a smaller degree take less room in a node.
+    let same = |other: &&ClassCosts| other.nic == class.nic && other.gpu == class.gpu;
+    let room = setting.classes.iter().filter(same).map(|other| other.units_per_node).max();
+    if room.is_some_and(|room| room < members) {
         return across_s;
     }
     let link = class.gpu.intra_node;

@@ -21,6 +21,9 @@ pub fn is_too_short(
     (reductions, time_s): (&Reductions, f64),
     work: &mut u64,
 ) -> Option<bool> {
+    if setting.has_several_degrees() {
+        return None;
+    }
     let units: Vec<u32> = setting.classes.iter().map(|class| class.units).collect();
     let counts = Counts::new(&units, MAX_COUNTS)?;
     let most = setting.micro_batches - (replicas - 1);

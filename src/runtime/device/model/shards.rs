@@ -10,6 +10,7 @@ use super::parameters::{Cut, ParameterShape, shapes};
 use crate::model::{Block, ModelSpec, SHARDS_PER_BLOCK};
 use crate::runtime::device::compute::BlockState;
 use crate::runtime::device::tensor_parallel::TensorPart;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Slices of a block.
@@ -91,18 +92,64 @@ pub(in super::super) fn cut_slice(
     slice: usize,
 ) -> Vec<f32> {
     assert!(slices(part).contains(&slice), "a rank cuts its own slices only");
+    cut_slices(model, block, part, values, &(slice..slice + 1))
+}
+
+/// What of a rank's flat values of a block is in these slices of it.
+fn cut_slices(model: &ModelSpec, block: Block, part: TensorPart, values: &[f32], slices: &Range<usize>) -> Vec<f32> {
     assert_eq!(values.len(), part_len(model, block, part), "the values are those of the rank's part");
-    let mut cut = Vec::with_capacity(slice_len(model, block, slice));
+    let mut cut = Vec::new();
     let mut rest = values;
     for shape in shapes(model, block) {
         let held = Region::of_part(&shape, part);
         let (own, behind) = rest.split_at(held.len());
         rest = behind;
-        for row in Region::of(&shape, &(slice..slice + 1)).rows_in(&held) {
+        for row in Region::of(&shape, slices).rows_in(&held) {
             cut.extend_from_slice(&own[row]);
         }
     }
     cut
+}
+
+/// What a rank of a larger degree holds of a rank's flat values of a block: some of what is cut, and all of what isn't.
+pub(in super::super) fn cut_part<'a>(
+    model: &ModelSpec,
+    block: Block,
+    part: TensorPart,
+    values: &'a [f32],
+    smaller: TensorPart,
+) -> Cow<'a, [f32]> {
+    if smaller == part {
+        return Cow::Borrowed(values);
+    }
+    Cow::Owned(cut_slices(model, block, part, values, &slices(smaller)))
+}
+
+/// Puts back what [`cut_part`] cut; what isn't cut only where `with_replicated` says so.
+pub(in super::super) fn paste_part(
+    model: &ModelSpec,
+    block: Block,
+    part: TensorPart,
+    values: &mut [f32],
+    (smaller, content): (TensorPart, &[f32]),
+    with_replicated: bool,
+) {
+    let (mut rest, mut content) = (values, content);
+    for shape in shapes(model, block) {
+        let held = Region::of_part(&shape, part);
+        let (own, behind) = rest.split_at_mut(held.len());
+        rest = behind;
+        let pasted = Region::of_part(&shape, smaller);
+        let (new, behind) = content.split_at(pasted.len());
+        content = behind;
+        if shape.cut == Cut::Replicated && !with_replicated {
+            continue;
+        }
+        let width = pasted.columns.len().max(1);
+        for (row, new) in pasted.rows_in(&held).zip(new.chunks_exact(width)) {
+            own[row].copy_from_slice(new);
+        }
+    }
 }
 
 /// A rank's flat values of a block, from the contents of its own slices in order.
@@ -202,6 +249,22 @@ mod tests {
                 let part = TensorPart { rank, size: to };
                 prop_assert_eq!(assemble(&model, block, part, &contents[slices(part)]), values);
             }
+        }
+    }
+
+    #[test]
+    fn parts_of_a_part_are_cut_and_put_back() {
+        for name in ["gpt-tiny", "llama-tiny", "bert-tiny"] {
+            let model = ModelSpec::preset(name).unwrap();
+            let (held, block) = (TensorPart { rank: 1, size: 2 }, Block::Layer(LayerId(0)));
+            let values = initial_part(&model, block, held, 7);
+            let mut copy = vec![0.0; values.len()];
+            for smaller in held.parts_of(8) {
+                let cut = cut_part(&model, block, held, &values, smaller);
+                assert_eq!(*cut, initial_part(&model, block, smaller, 7));
+                paste_part(&model, block, held, &mut copy, (smaller, &cut), smaller.rank == 7);
+            }
+            assert_eq!(copy, values);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Any plan computes the same gradients. All ranks run as threads of this process, over the sockets that processes use;
 //! what a rank has summed up is looked at right before its optimizer takes it.
 
+mod degrees;
 mod pytorch;
 
 use super::*;
@@ -9,14 +10,14 @@ use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage as PlannedS
 use crate::program::LowerOptions;
 use crate::runtime::device::LOOPBACK;
 use crate::runtime::device::Secret;
-use crate::runtime::device::backend::{Collective, DeviceBackend, Parts};
+use crate::runtime::device::backend::{Collective, DeviceBackend, MessageShape, Parts};
 use crate::runtime::device::ballot::Ballot;
 use crate::runtime::device::clock::Clock;
 use crate::runtime::device::devices::compute_on_device;
 use crate::runtime::device::interrupt::Interrupt;
 use crate::runtime::device::mesh::{Meeting, mesh};
 use crate::runtime::device::messages::Commit;
-use crate::runtime::device::model::{Cut, Region, assemble, cut_slice, shapes, slices, words_in_head};
+use crate::runtime::device::model::{Cut, Region, assemble, cut_part, cut_slice, shapes, slices, words_in_head};
 use crate::runtime::device::peers::{Library, Peers};
 use crate::runtime::device::tensor_parallel::TensorPart;
 use crate::runtime::device::transport::throttle::Links;
@@ -109,8 +110,8 @@ impl Ballot for Unanimous {
 struct NothingToRead;
 
 impl Library for NothingToRead {
-    fn read(&self, _step: u64, _shard: Shard, _from_disk: bool) -> Option<BlockState> {
-        None
+    fn read(&self, _step: u64, _shard: Shard, _from_disk: bool) -> Result<BlockState, String> {
+        Err("nothing is held here".to_owned())
     }
 }
 
@@ -175,7 +176,6 @@ fn job(model: &ModelSpec, setting: Setting, replicas: Replicas<'_>) -> Job {
         model: model.name.clone(),
         global_batch_size: replicas.iter().map(|replica| replica.0).sum::<u32>() * micro_batch_size,
         micro_batch_size,
-        tensor_parallel_size,
         sequence_parallel,
         recompute,
         precision: Precision::Fp32,
@@ -195,7 +195,9 @@ fn run(job: &Job) -> Outcome {
         (0..world).map(|_| Peers::open(LOOPBACK.ip(), &secret, Arc::new(NothingToRead)).unwrap()).collect();
     let addresses: Vec<_> = doors.iter().map(|(_, address)| *address).collect();
     let (program, addresses) = (&program, &addresses);
-    let part = |rank: usize| TensorPart::of(&program.ranks()[rank], job.plan.tensor_parallel_size);
+    let tokens = (job.plan.micro_batch_size * job.model.seq_length) as usize;
+    let width = job.model.hidden_size as usize;
+    let part = |rank: usize| TensorPart::of(&program.ranks()[rank]);
     let outcomes: Vec<(Vec<Seen>, TrainingState)> = thread::scope(|scope| {
         let rank = |(index, (peers, _)): (usize, (Peers, SocketAddr))| {
             scope.spawn(move || {
@@ -204,7 +206,7 @@ fn run(job: &Job) -> Outcome {
                 let links = Links::new(rank, &[], Clock::start().0);
                 let meeting = Meeting { addresses, epoch: 1, peers: &peers, links: &links, interrupt: &interrupt };
                 let mesh = mesh(program, rank, &meeting).unwrap();
-                let mailbox = Arc::new(Mailbox::default());
+                let mailbox = Arc::new(Mailbox::new(&program.ranks()[index]));
                 let seen = Arc::new(Mutex::new((Vec::new(), TrainingState::default())));
                 let stage = compute_on_device(StageSetting {
                     job,
@@ -216,11 +218,13 @@ fn run(job: &Job) -> Outcome {
                     group: TensorGroup::new(&job.plan, &program.ranks()[index], mesh.tensor_ring),
                 });
                 let watched = Watched { stage, mailbox: Arc::clone(&mailbox), seen: Arc::clone(&seen) };
-                let collective = Collective::new(&job.model, part(index), mesh.rings, Arc::clone(&mailbox));
+                let collective =
+                    Collective::new(&job.model, part(index), program.groups(), mesh.rings, Arc::clone(&mailbox));
                 let mut backend = DeviceBackend::start(Parts {
                     rank,
                     stage: Box::new(watched),
                     wires: mesh.wires,
+                    shape: MessageShape::new(&job.plan, &program.ranks()[index], tokens, width),
                     mailbox,
                     collective,
                     ballot: Box::new(Unanimous),
@@ -308,18 +312,22 @@ fn assert_same_copies(model: &ModelSpec, found: &Outcome) {
     let mut first: BTreeMap<(Block, usize), (usize, Vec<f32>)> = BTreeMap::new();
     for (rank, (state, (_, part))) in found.states.iter().zip(&found.parts).enumerate() {
         for (&block, held) in &state.blocks {
-            let mut start = 0;
-            for (index, shape) in shapes(model, block).iter().enumerate() {
-                let own = start..start + Region::of_part(shape, *part).len();
-                start = own.end;
-                // The words of both ends are one matrix.
-                let is_tied = model.tie_word_embeddings && block == Block::Head && index == words_in_head(model);
-                let (block, index) = if is_tied { (Block::Embedding, 0) } else { (block, index) };
-                let of = if shape.cut == Cut::Replicated { usize::MAX } else { part.rank };
-                let key = (block, index * 100 + of.min(99));
-                let values = held.values[own].to_vec();
-                let (other, known) = first.entry(key).or_insert_with(|| (rank, values.clone()));
-                assert!(*known == values, "{block}, parameter {index}: ranks {other} and {rank} differ");
+            // Slice by slice, as degrees may differ.
+            for slice in part.parts_of(8) {
+                let content = cut_part(model, block, *part, &held.values, slice);
+                let mut start = 0;
+                for (index, shape) in shapes(model, block).iter().enumerate() {
+                    let own = start..start + Region::of_part(shape, slice).len();
+                    start = own.end;
+                    // The words of both ends are one matrix.
+                    let is_tied = model.tie_word_embeddings && block == Block::Head && index == words_in_head(model);
+                    let (block, index) = if is_tied { (Block::Embedding, 0) } else { (block, index) };
+                    let of = if shape.cut == Cut::Replicated { usize::MAX } else { slice.rank };
+                    let key = (block, index * 100 + of.min(99));
+                    let values = content[own].to_vec();
+                    let (other, known) = first.entry(key).or_insert_with(|| (rank, values.clone()));
+                    assert!(*known == values, "{block}, parameter {index}: ranks {other} and {rank} differ");
+                }
             }
         }
     }

@@ -3,7 +3,6 @@
 use super::Tools;
 use super::standstill::Standstill;
 use crate::model::{Block, ModelSpec, Shard};
-use crate::runtime::device::DeviceError;
 use crate::runtime::device::compute::{BlockState, TrainingState};
 use crate::runtime::device::holding::Holding;
 use crate::runtime::device::interrupt::Interrupt;
@@ -11,6 +10,7 @@ use crate::runtime::device::messages::{Assignment, BytesRead, ShardOrigin};
 use crate::runtime::device::model::{assemble_state, initial_part, slices};
 use crate::runtime::device::peers::ReadRequest;
 use crate::runtime::device::tensor_parallel::TensorPart;
+use crate::runtime::device::{DeviceError, StoreError};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::thread;
@@ -123,11 +123,13 @@ impl Reading<'_> {
     fn read_object_store(self, bytes: &mut u64) -> Result<Shards, DeviceError> {
         let lost = |shard: &Shard| DeviceError::NotHeld { block: shard.block, slice: shard.slice };
         let Some(vaults) = self.tools.vaults.get() else { return Err(lost(&self.shards[0])) };
-        let stored = vaults.open_object_store(self.step)?;
+        let unreadable =
+            |error: StoreError| DeviceError::CopyLost { origin: ShardOrigin::ObjectStore, problem: error.to_string() };
+        let stored = vaults.open_object_store(self.step).map_err(unreadable)?;
         let mut shards = Shards::new();
         for shard in self.shards {
             self.interrupt.check()?;
-            let found = stored.read(shard)?;
+            let found = stored.read(shard).map_err(unreadable)?;
             *bytes += bytes_of(&found);
             shards.insert(shard, found);
         }

@@ -7,7 +7,7 @@ use crate::ids::Rank;
 use crate::program::{LowerOptions, Program};
 use crate::runtime::device::DeviceError;
 use crate::runtime::device::all_reduce::Ring;
-use crate::runtime::device::backend::{Collective, DeviceBackend, Parts};
+use crate::runtime::device::backend::{Collective, DeviceBackend, MessageShape, Parts};
 use crate::runtime::device::ballot::ByCoordinator;
 use crate::runtime::device::clock::Clock;
 use crate::runtime::device::compute::{Compute, TrainingState};
@@ -17,7 +17,7 @@ use crate::runtime::device::holding::Holding;
 use crate::runtime::device::interrupt::Interrupt;
 use crate::runtime::device::mailbox::Mailbox;
 use crate::runtime::device::mesh::{Meeting, Mesh, mesh};
-use crate::runtime::device::messages::{Assignment, BytesRead, RankStep};
+use crate::runtime::device::messages::{Assignment, BytesRead, Job, RankStep};
 use crate::runtime::device::stage::StageSetting;
 use crate::runtime::device::tensor_parallel::{TensorGroup, TensorPart};
 use crate::runtime::device::transport::throttle::Links;
@@ -47,7 +47,7 @@ impl Part {
         let options = LowerOptions { tie_word_embeddings: job.model.tie_word_embeddings };
         let program = Program::lower(&job.plan, options);
         let place = &program.ranks()[rank.index()];
-        let shared = TensorPart::of(place, job.plan.tensor_parallel_size);
+        let shared = TensorPart::of(place);
         let standstill = Standstill::new(assignment.stop_at, assignment.step, &tools.control);
         let (state, read) = gather(&assignment, shared, tools, interrupt, &standstill)?;
         let clock = Clock::with_origin(tools.begin.origin);
@@ -60,7 +60,11 @@ impl Part {
             interrupt,
         };
         let Mesh { wires, rings, tensor_ring } = mesh(&program, rank, &meeting)?;
-        let mailbox = Arc::<Mailbox>::default();
+        let mailbox = Arc::new(Mailbox::new(place));
+        let shape = job.conditions.emulated.get(rank.index()).map_or_else(
+            || MessageShape::new(&job.plan, place, tokens(job), job.model.hidden_size as usize),
+            |emulated| MessageShape::holding(&job.plan, place, emulated.boundary_numbers()),
+        );
         let (stage, collective) = compute(
             StageSetting {
                 job,
@@ -77,6 +81,7 @@ impl Part {
             rank,
             stage,
             wires,
+            shape,
             collective,
             mailbox,
             ballot: Box::new(ByCoordinator {
@@ -127,6 +132,11 @@ impl Part {
     }
 }
 
+/// Tokens of a micro batch.
+fn tokens(job: &Job) -> usize {
+    (job.plan.micro_batch_size * job.model.seq_length) as usize
+}
+
 /// What computes, and what reduces: tensors, or a device that is emulated; slower than that where it is meant to be.
 fn compute(setting: StageSetting<'_>, rings: BTreeMap<u32, Ring>) -> (Box<dyn Compute>, Collective) {
     let (job, rank, mailbox) = (setting.job, setting.rank, Arc::clone(&setting.mailbox));
@@ -134,7 +144,7 @@ fn compute(setting: StageSetting<'_>, rings: BTreeMap<u32, Ring>) -> (Box<dyn Co
         let stage = Emulated::new(emulated, Arc::clone(&mailbox), setting.state);
         (Box::new(stage), Collective::untied(rings, mailbox))
     } else {
-        let collective = Collective::new(&job.model, setting.group.part, rings, mailbox);
+        let collective = Collective::new(&job.model, setting.group.part, setting.program.groups(), rings, mailbox);
         (compute_on_device(setting), collective)
     };
     match job.conditions.slowdown.get(rank.index()) {

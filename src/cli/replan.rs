@@ -1,0 +1,48 @@
+//! `autohet-sim plan --incumbent`: a plan from one that runs.
+
+use super::problem::Problem;
+use crate::input;
+use crate::plan::{Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration};
+use crate::planner::autohet::AutoHet;
+use crate::planner::replan::{self, Incumbent, Replanned};
+use anyhow::anyhow;
+use std::path::Path;
+
+/// A plan from the one in the file.
+pub(super) fn replan(
+    problem: &Problem,
+    path: &Path,
+    horizon_s: f64,
+    limits: PlanLimits<'_>,
+) -> anyhow::Result<Replanned> {
+    let name = path.display().to_string();
+    let text = input::read_text(path)
+        .map_err(|error| anyhow!("cannot read `{name}`: {error}\nhint: `autohet-sim plan --out` writes plans"))?;
+    let old = Plan::from_json(&text, &name)?;
+    if let Err(violations) = old.validate_shape(problem.cost.model()) {
+        return Err(anyhow!(
+            "`{name}` isn't a plan for this job: {}\nhint: give the model that it was made for",
+            violations[0]
+        ));
+    }
+    let settings = &problem.scenario.reconfiguration;
+    let incumbent = Incumbent {
+        plan: &old,
+        horizon_s,
+        pause_s: settings.detection_s + settings.planning_s + settings.rendezvous_s + settings.communicators_s,
+        store_bytes_per_s: problem.scenario.checkpoint.bandwidths().object_store_bytes_per_s,
+    };
+    Ok(replan::replan(&PlanRequest { limits, ..problem.request() }, &incumbent)?)
+}
+
+/// The bound is worked out behind: re-planning does without it.
+pub(super) fn with_bound(problem: &Problem, replanned: &Replanned) -> Result<PlannedIteration, PlanError> {
+    let lower_bound_s = AutoHet::lower_bound_s(&problem.request(), replanned.iteration_s)?;
+    Ok(PlannedIteration {
+        plan: replanned.plan.clone(),
+        predicted_iteration_s: replanned.iteration_s,
+        lower_bound_s,
+        gap: (replanned.iteration_s - lower_bound_s) / lower_bound_s,
+        alternatives: Vec::new(),
+    })
+}

@@ -1,0 +1,96 @@
+//! The search from a plan that is there: its execution, its numbers of units, and what can be made better of them.
+
+use super::balance::Pace;
+use super::candidates::{GroupingSearch, kinds_of};
+use super::effort::Effort;
+use super::mapping::{Job, Neighbours, realise};
+use super::pipeline::Layout;
+use super::setting::{Composition, Setting, same_class};
+use crate::cluster::Cluster;
+use crate::plan::{Plan, PlanError, PlanRequest, Replica, Stage};
+
+/// Work of one search at most.
+const MAX_WORK: u64 = 300_000;
+
+/// Prices units as a plan executes them.
+pub struct Regrouping<'a> {
+    request: &'a PlanRequest<'a>,
+    setting: Setting,
+}
+
+impl<'a> Regrouping<'a> {
+    /// For the nodes of the request and the execution of the plan; `None` where its degrees don't divide each other, none of
+    /// its units can be formed, or it is for another batch or precision.
+    pub fn new(request: &'a PlanRequest<'a>, plan: &Plan) -> Result<Option<Self>, PlanError> {
+        let degrees = plan.tensor_parallel_sizes();
+        let is_chain = degrees.windows(2).all(|pair| pair[1].is_multiple_of(pair[0]));
+        let batch = request.training.global_batch_size;
+        let is_for_it = (plan.global_batch_size, plan.precision) == (batch, request.training.precision)
+            && plan.micro_batch_size > 0
+            && batch.is_multiple_of(plan.micro_batch_size);
+        if degrees.first().is_none_or(|&least| least == 0) || !is_chain || !is_for_it {
+            return Ok(None);
+        }
+        let execution = plan.execution_at(degrees[0]);
+        let setting = Setting::of_degrees(request.cluster, request.cost, batch, execution, &degrees)?;
+        Ok(setting.map(|setting| Self { request, setting }))
+    }
+
+    /// Micro batches of an iteration.
+    pub fn micro_batches(&self) -> u32 {
+        self.setting.micro_batches
+    }
+
+    /// How stages with their layers run; `None` for GPUs that can't be priced.
+    pub fn pace(&self, stages: &[Stage], cluster: &Cluster) -> Option<Pace> {
+        let layers: Vec<u32> = stages.iter().map(|stage| stage.num_layers).collect();
+        Some(self.layout(stages, cluster)?.pace(&self.setting, &layers))
+    }
+
+    /// The best layers of stages in their order, `None` where they can't hold the model.
+    pub fn layers(&self, stages: &[Stage], cluster: &Cluster) -> Option<Vec<u32>> {
+        let layout = self.layout(stages, cluster)?;
+        let many = self.setting.micro_batches;
+        layout.pipeline(&self.setting, many, many).map(|pipeline| pipeline.layers)
+    }
+
+    fn layout(&self, stages: &[Stage], cluster: &Cluster) -> Option<Layout> {
+        let classes = stages.iter().map(|stage| self.class_of(stage, cluster)).collect::<Option<Vec<_>>>()?;
+        let boundaries = classes.windows(2).zip(stages.windows(2));
+        let transfer_s = boundaries.map(|(c, s)| self.setting.transfer_s(c[0], c[1], s[0].node == s[1].node)).collect();
+        Some(Layout { classes, transfer_s })
+    }
+
+    fn class_of(&self, stage: &Stage, cluster: &Cluster) -> Option<usize> {
+        let node = &cluster.nodes[cluster.find(&stage.node)?.index()];
+        let degree = stage.tensor_parallel_size();
+        let classes = &self.setting.classes;
+        classes.iter().position(|c| c.tensor_parallel_size == degree && same_class(&c.gpu, c.nic, node))
+    }
+
+    /// Plans of the numbers of units that a local search finds from those of this plan.
+    pub fn improved(&self, from: &Plan) -> Vec<Plan> {
+        let PlanRequest { cluster, cost, training, limits, .. } = *self.request;
+        let composition = |replica: &Replica| {
+            let mut units = Composition::default();
+            for stage in &replica.stages {
+                units.0[self.class_of(stage, cluster)?] += 1;
+            }
+            Some(units)
+        };
+        let Some(replicas) = from.replicas.iter().map(composition).collect::<Option<Vec<_>>>() else {
+            return Vec::new();
+        };
+        let mut search = GroupingSearch::new(&self.setting, replicas.len() as u32);
+        let Some(start) = search.evaluate(kinds_of(&replicas)) else { return Vec::new() };
+        let best = search.improve(start, &mut Effort::new(&limits).at_most(MAX_WORK));
+        let job = Job {
+            cluster,
+            planner: "autohet",
+            model: &cost.model().name,
+            global_batch_size: training.global_batch_size,
+        };
+        let neighbours = [Neighbours::Stages, Neighbours::Replicas];
+        neighbours.into_iter().filter_map(|near| realise(&job, &mut search, &best.kinds, near)).collect()
+    }
+}
