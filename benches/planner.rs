@@ -96,7 +96,7 @@ fn replanning(criterion: &mut Criterion) {
     let lost = planned.plan.replicas[0].stages[0].node.clone();
     problem.cluster.nodes.retain(|node| node.name != lost);
     let incumbent = Incumbent { plan: &planned.plan, horizon_s: 3600.0, pause_s: 50.0, store_bytes_per_s: 1.2e9 };
-    let limits = PlanLimits { work: LOCAL_WORK, out_of_time: None };
+    let limits = PlanLimits { work: LOCAL_WORK, ..PlanLimits::default() };
     let again = || replan(&PlanRequest { limits, ..problem.request() }, &incumbent).expect("it fits");
     criterion.bench_function(&format!("replan/{}", problem.name), |bencher| bencher.iter(again));
 }

@@ -8,7 +8,7 @@ use super::layer_bitmap::LayerBitmap;
 use super::placement::{NodeClass, place};
 use super::policies::Policy;
 use crate::cluster::{Cluster, Node};
-use crate::plan::{Plan, PlanError, PlanRequest, PlannedIteration};
+use crate::plan::{Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration};
 use crate::units::SimTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -73,7 +73,9 @@ impl<'a> PlanCache<'a> {
             return known.clone().map_err(|(reason, hint)| PlanError::DoesNotFit { reason, hint });
         }
         let nameless = nameless(cluster);
-        let planned = self.policy.planner.plan(&PlanRequest { cluster: &nameless, ..self.request });
+        // A plan that is used at once needs no proof.
+        let limits = PlanLimits { bound_work: 0, ..self.request.limits };
+        let planned = self.policy.planner.plan(&PlanRequest { cluster: &nameless, limits, ..self.request });
         let known = match planned {
             Ok(planned) => {
                 // What was passed over would only take memory: one shape stays for each mix.

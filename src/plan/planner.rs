@@ -30,12 +30,17 @@ pub struct PlanRequest<'a> {
     pub limits: PlanLimits<'a>,
 }
 
-/// What ends a search for better plans.
+/// Well below a second.
+const BOUND_WORK: u64 = 30_000_000;
+
+/// What ends a search for better plans, and the proof of how good they are.
 #[derive(Clone, Copy)]
 pub struct PlanLimits<'a> {
     /// Counted work, in stages that the search looks at: some ten nanoseconds each. The same limit gives the same plan on
     /// every machine.
     pub work: u64,
+    /// Counted work of proving how good the plan is, in steps of dynamic programs: with less of it the bound is lower.
+    pub bound_work: u64,
     /// Says that time is up; asked again and again. Planners have no clock, and a plan that depends on one isn't the same
     /// every time.
     pub out_of_time: Option<&'a (dyn Fn() -> bool + Sync)>,
@@ -44,7 +49,7 @@ pub struct PlanLimits<'a> {
 impl Default for PlanLimits<'_> {
     /// No limits but the planner's own.
     fn default() -> Self {
-        Self { work: u64::MAX, out_of_time: None }
+        Self { work: u64::MAX, bound_work: BOUND_WORK, out_of_time: None }
     }
 }
 

@@ -17,9 +17,8 @@ use crate::plan::{Plan, PlanError, PlanRequest, ScheduleKind};
 use crate::planner::ranking;
 use rayon::prelude::*;
 
-/// Steps of dynamic programs that the bound may take: well below a second.
-const BOUND_WORK: u64 = 30_000_000;
-
+/// GPUs up to which all of the work for the bound is spent.
+const MOST_GPUS_BOUNDED: u64 = 256;
 /// Points of the enumeration whose groupings are improved.
 const MAX_IMPROVED: usize = 8;
 /// Points that are put on nodes.
@@ -150,7 +149,9 @@ impl<'a> Outer<'a> {
     /// No plan of the whole enumeration is faster; at most `known_s`, the time of a plan that is known.
     pub fn lower_bound_s(&self, known_s: f64) -> f64 {
         let of_several = points(&self.of_several_degrees);
-        let mut work = BOUND_WORK;
+        // What is proven of thousands of GPUs in the same time is little: it isn't waited for.
+        let share = (u64::from(self.request.cluster.gpu_count()) / MOST_GPUS_BOUNDED).max(1);
+        let mut work = self.request.limits.bound_work / share.pow(2);
         let of_one_s = least_bound_s(&self.settings, &self.points, known_s, &mut work);
         least_bound_s(&self.of_several_degrees, &of_several, of_one_s, &mut work)
     }

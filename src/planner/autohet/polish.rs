@@ -53,13 +53,17 @@ pub fn polish(request: &PlanRequest, starts: Vec<JudgedPlan>, budget: PolishBudg
     let planner = starts.first().map_or("autohet", |start| start.plan.planner.as_str()).to_owned();
     let mut search = Search { world: &world, planner: &planner, budget, seen: BTreeSet::new() };
     let mut begin: Vec<Found> = starts.iter().filter_map(|start| search.start(start)).collect();
+    begin.sort_by(|a, b| a.rank_s.total_cmp(&b.rank_s));
+    let mut begin = best_of_each_kind(begin);
     if request.judge.is_closed_form() {
+        // Simple ones begin elsewhere, so that they have places of their own.
+        begin.truncate(MAX_STARTS / 2);
         let simple = search.rank(world.simple());
         begin.extend(simple.into_iter().filter(|found| search.can_run(found)));
+        begin = best_of_each_kind(begin);
     }
-    begin.sort_by(|a, b| a.rank_s.total_cmp(&b.rank_s));
     let mut found = starts;
-    for start in best_of_each_kind(begin) {
+    for start in begin {
         let Some(start) = search.judged(start) else { continue };
         let end = search.climb(start);
         if !found.iter().any(|known| known.plan == end.plan) {
