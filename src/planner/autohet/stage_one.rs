@@ -109,7 +109,9 @@ const SCIP_MOST_JOINT_UNITS: u32 = 8;
 fn joint_compositions(plan: &JointPlan) -> Vec<Composition> {
     let composition = |replica: &JointReplica| {
         let mut units = Composition::default();
-        replica.classes.iter().for_each(|&class| units.0[class] += 1);
+        for &class in &replica.classes {
+            units.0[class] += 1;
+        }
         units
     };
     plan.replicas.iter().map(composition).collect()
