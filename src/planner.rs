@@ -3,9 +3,12 @@
 pub mod autohet;
 pub mod baselines;
 pub mod estimate;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub mod objective;
 mod ranking;
 pub mod replan;
+mod room;
 pub mod sailor;
 #[cfg(feature = "scip")]
 pub mod scip;

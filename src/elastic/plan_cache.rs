@@ -8,7 +8,7 @@ use super::layer_bitmap::LayerBitmap;
 use super::placement::{NodeClass, place};
 use super::policies::Policy;
 use crate::cluster::{Cluster, Node};
-use crate::plan::{Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration};
+use crate::plan::{Plan, PlanError, PlanRequest, PlannedIteration};
 use crate::units::SimTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -74,8 +74,8 @@ impl<'a> PlanCache<'a> {
         }
         let nameless = nameless(cluster);
         // A plan that is used at once needs no proof.
-        let limits = PlanLimits { bound_work: 0, ..self.request.limits };
-        let planned = self.policy.planner.plan(&PlanRequest { cluster: &nameless, limits, ..self.request });
+        let request = PlanRequest { cluster: &nameless, ..self.request }.without_proof();
+        let planned = self.policy.planner.plan(&request);
         let known = match planned {
             Ok(planned) => {
                 // What was passed over would only take memory: one shape stays for each mix.

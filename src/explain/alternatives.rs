@@ -63,6 +63,7 @@ pub(super) fn planned_otherwise(
     planned: &PlannedIteration,
 ) -> Result<Vec<Alternative>, PlanError> {
     let choices = choices(request, &planned.plan);
+    let request = &request.without_proof();
     let answers = choices.into_par_iter().map(|choice| {
         let answer = match &choice {
             Choice::SymmetricGrid => Megatron.plan(request),

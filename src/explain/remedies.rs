@@ -41,6 +41,7 @@ pub(super) fn planned_without_limits(
     planner: &dyn Planner,
     planned: &PlannedIteration,
 ) -> Result<Vec<Remedy>, PlanError> {
+    let request = &request.without_proof();
     let limits = [Limit::Memory, Limit::Network, Limit::IntraNode, Limit::GlobalBatchSize];
     let remedies = limits.into_par_iter().map(|limit| {
         let (mut cluster, mut training) = (request.cluster.clone(), request.training.clone());

@@ -1,34 +1,14 @@
 use super::*;
 use crate::cluster::{Cluster, NodeDefaults};
-use crate::cost::{CostModel, CostSettings};
-use crate::model::{ModelSpec, Recompute};
-use crate::plan::TrainingSettings;
+use crate::model::Recompute;
 use crate::planner;
-use crate::profile::LayerProfile;
+use crate::planner::fixtures::{layers_of_a_second, one_by_one};
 use crate::runtime::sim::Simulator;
 
 /// BERT-large on one A100 of 1 s a layer and one V100 of 2 s: two stages of 16 and 8 layers take 16 s each.
 fn by_hand(planner: &str) -> (PlannedIteration, Explanation) {
-    let entry = |gpu: &str, second: f64| {
-        let ends = r#"{ "forward_s": 1e-9, "backward_s": 1e-9 }"#;
-        let (forward, backward) = (0.25 * second, 0.75 * second);
-        format!(
-            r#"{{ "gpu": "{gpu}", "tensor_parallel_size": 1, "micro_batch_size": 1, "embedding": {ends}, "head": {ends},
-            "layer": {{ "forward_s": {forward}, "backward_s": {backward} }}, "optimizer_s_per_parameter": 1e-15 }}"#
-        )
-    };
-    let (a100, v100) = (entry("A100-40", 1.0), entry("V100-16", 2.0));
-    let text = format!(r#"{{ "schema_version": 1, "model": "bert-large", "entries": [{a100}, {v100}] }}"#);
-    let profile = LayerProfile::from_json(&text, "by hand").unwrap();
+    let (cost, training) = (layers_of_a_second(), one_by_one(12));
     let cluster = Cluster::parse_mix("1x1xA100-40+1x1xV100-16", &NodeDefaults::default()).unwrap();
-    let cost = CostModel::new(ModelSpec::preset("bert-large").unwrap(), CostSettings::default(), Some(profile));
-    let training = TrainingSettings {
-        global_batch_size: 12,
-        recompute: vec![Recompute::None, Recompute::Full],
-        micro_batch_sizes: vec![1],
-        tensor_parallel_sizes: vec![1],
-        ..TrainingSettings::default()
-    };
     let request = PlanRequest {
         cluster: &cluster,
         cost: &cost,

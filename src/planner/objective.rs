@@ -119,7 +119,7 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let cluster = self.cluster_of(mix);
-        let score = match quick.plan(&PlanRequest { cluster: &cluster, ..*self.request }) {
+        let score = match quick.plan(&PlanRequest { cluster: &cluster, ..*self.request }.without_proof()) {
             Ok(planned) => {
                 self.keep(&planned);
                 self.score(&planned)
@@ -163,18 +163,22 @@ impl<'a> Search<'a> {
         let best = allowed.min_by(|a, b| self.objective.score(a).total_cmp(&self.objective.score(b)));
         let Some(best) = best.cloned() else { return Err(self.unmet()) };
         // A plan that was passed over for throughput may be the better one here.
-        let planned = if planned.plan == best.plan {
-            planned
-        } else {
-            let lower_bound_s = planned.lower_bound_s;
-            let others = self.plans.iter().filter(|plan| plan.plan != best.plan).map(unpriced).collect();
-            let gap = (best.predicted_iteration_s - lower_bound_s) / lower_bound_s;
-            let (plan, predicted_iteration_s) = (best.plan.clone(), best.predicted_iteration_s);
-            PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap, alternatives: others }
-        };
+        let planned = if planned.plan == best.plan { planned } else { self.proven(&best)? };
         let mut plans = vec![best];
         plans.extend(self.plans.into_iter().filter(|plan| plan.plan != plans[0].plan).collect::<Vec<_>>());
         Ok(Rented { planned, plans })
+    }
+
+    /// A plan with the bound of its own nodes: that of others says nothing of it.
+    fn proven(&self, best: &PricedPlan) -> Result<PlannedIteration, PlanError> {
+        let is_used = |node: &&Node| best.plan.stages().any(|(_, stage)| stage.node == node.name);
+        let cluster = Cluster { nodes: self.request.cluster.nodes.iter().filter(is_used).cloned().collect() };
+        let request = PlanRequest { cluster: &cluster, ..*self.request };
+        let lower_bound_s = AutoHet::lower_bound_s(&request, best.predicted_iteration_s)?;
+        let gap = (best.predicted_iteration_s - lower_bound_s) / lower_bound_s;
+        let alternatives = self.plans.iter().filter(|plan| plan.plan != best.plan).map(unpriced).collect();
+        let JudgedPlan { plan, predicted_iteration_s } = unpriced(best);
+        Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap, alternatives })
     }
 
     fn unmet(&self) -> PlanError {

@@ -92,7 +92,7 @@ pub fn replan(request: &PlanRequest, incumbent: &Incumbent) -> Result<Replanned,
         ranked.add_relabelled(&searched[..searched.len().min(MAX_SEARCHED)])?;
     }
     if ranked.plans.is_empty() {
-        let planned = AutoHet { engine: Engine::Fast }.plan(request)?;
+        let planned = AutoHet { engine: Engine::Fast }.plan(&request.without_proof())?;
         ranked.add_relabelled(&[planned.plan])?;
     }
     ranked.sort();

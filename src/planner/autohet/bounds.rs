@@ -67,7 +67,8 @@ mod program;
 mod reductions;
 mod whole;
 
-use super::setting::{ClassCosts, Ends, Setting};
+use super::setting::{ClassCosts, Setting};
+use crate::planner::room::Ends;
 use columns::Columns;
 use reductions::Reductions;
 

@@ -13,7 +13,8 @@
 //! `K`; which `T` can be met is then a question of adding up counts. SCIP solves the same problem (`planner::scip`).
 
 use super::counts::Counts;
-use super::setting::{Ends, Setting};
+use super::setting::Setting;
+use crate::planner::room::Ends;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,8 @@
 //! together, and several orders of classes are tried.
 
 use super::balance::{LayerSplit, Pace, SplitGoal, StageLoad, split_layers, steady_period_s};
-use super::setting::{Composition, Ends, Setting};
+use super::setting::{Composition, Setting};
+use crate::planner::room::Ends;
 use std::collections::HashMap;
 
 /// A replica whose stages have classes and layers, but no nodes yet.

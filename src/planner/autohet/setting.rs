@@ -7,10 +7,11 @@
 mod degrees;
 
 use crate::cluster::{Cluster, GpuSpec, Link};
-use crate::cost::{CostError, CostModel, StageShape};
+use crate::cost::{CostError, CostModel};
 use crate::ids::LayerId;
 use crate::model::{Block, Execution};
 use crate::plan::{PlanError, TrainingSettings};
+use crate::planner::room::{Ends, Room};
 use std::sync::Arc;
 
 /// Most unit classes that a search tells apart; in a cluster of more, the classes of least total rate stay idle.
@@ -53,31 +54,10 @@ pub struct ClassCosts {
     pub head_s: f64,
     /// Greatest share of its forward pass in any block's time.
     pub forward_share: f64,
-    /// Most layers by [`Ends`] and micro batches in flight, which count from one.
-    max_layers: [Vec<u32>; 4],
+    room: Room,
     /// The classes of no smaller degree on the same GPUs, this one included, with the units of this class that one of
     /// theirs takes up.
     above: Vec<(usize, u32)>,
-}
-
-/// What a stage holds beside its layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// Whether it's the first stage, which holds the embedding.
-    pub embedding: bool,
-    /// Whether it's the last stage, which holds the head.
-    pub head: bool,
-}
-
-impl Ends {
-    /// The ends at stage `stage` of `depth`.
-    pub fn at(stage: usize, depth: usize) -> Self {
-        Self { embedding: stage == 0, head: stage + 1 == depth }
-    }
-
-    fn index(self) -> usize {
-        usize::from(self.embedding) + 2 * usize::from(self.head)
-    }
 }
 
 impl ClassCosts {
@@ -88,8 +68,7 @@ impl ClassCosts {
 
     /// Most layers whose state and activations fit a stage of this class.
     pub fn max_layers(&self, ends: Ends, in_flight: u32) -> u32 {
-        let by_in_flight = &self.max_layers[ends.index()];
-        by_in_flight.get(in_flight as usize - 1).copied().unwrap_or(0)
+        self.room.max_layers(ends, in_flight)
     }
 
     /// Seconds that a stage's ends add to its layers.
@@ -237,28 +216,11 @@ impl Setting {
         }
     }
 
-    /// Fills [`ClassCosts::max_layers`]. Fewer layers fit with more micro batches in flight, so one pass per table does.
     fn count_layers_that_fit(&mut self, cost: &CostModel) {
         let deepest = self.units().min(self.num_layers).min(self.micro_batches);
         for class in &mut self.classes {
             let execution = Execution { tensor_parallel_size: class.tensor_parallel_size, ..self.execution };
-            for (index, table) in class.max_layers.iter_mut().enumerate() {
-                let mut num_layers = self.num_layers;
-                for in_flight in 1..=deepest {
-                    let fits = |num_layers| {
-                        let (has_embedding, has_head) = (index & 1 != 0, index & 2 != 0);
-                        let shape = StageShape { num_layers, has_embedding, has_head, in_flight };
-                        cost.stage_memory(&shape, &execution).total_bytes() <= class.gpu.memory_bytes
-                    };
-                    while num_layers > 0 && !fits(num_layers) {
-                        num_layers -= 1;
-                    }
-                    if num_layers == 0 {
-                        break;
-                    }
-                    table.push(num_layers);
-                }
-            }
+            class.room = Room::new(cost, &class.gpu, &execution, deepest);
         }
     }
 
@@ -318,7 +280,7 @@ fn price_class(cost: &CostModel, gpu: &Arc<GpuSpec>, execution: &Execution) -> R
         embedding_s: embedding.total_s(),
         head_s: head.total_s(),
         forward_share: share(layer).max(share(embedding)).max(share(head)),
-        max_layers: [const { Vec::new() }; 4],
+        room: Room::default(),
         above: Vec::new(),
     })
 }

@@ -1,23 +1,15 @@
 mod fits;
 
 use super::bounds::{lower_bound_s, memory_bound_s};
-use super::setting::{Ends, Setting};
+use super::setting::Setting;
 use super::*;
 use crate::cluster::{Cluster, NodeDefaults};
-use crate::cost::{CostError, CostModel, CostSettings};
+use crate::cost::{CostModel, CostSettings};
 use crate::model::{ModelSpec, Precision, Recompute};
-use crate::plan::{Judge, Plan, PlanLimits, TrainingSettings};
-use crate::planner::estimate;
+use crate::plan::{Plan, PlanLimits, TrainingSettings};
+use crate::planner::fixtures::ClosedForm;
+use crate::planner::room::Ends;
 use proptest::prelude::*;
-
-/// The closed form of the whole iteration in place of the runtime.
-struct ClosedForm;
-
-impl Judge for ClosedForm {
-    fn iteration_s(&self, plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<f64, CostError> {
-        estimate::iteration_s(plan, cluster, cost)
-    }
-}
 
 fn training(global_batch_size: u32) -> TrainingSettings {
     TrainingSettings {

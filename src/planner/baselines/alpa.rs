@@ -3,9 +3,10 @@
 mod program;
 
 use super::grid::{Grid, Space, Unit, best_over};
-use super::point::{Ends, Point};
+use super::point::Point;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
 use crate::planner::autohet::balance::{SplitGoal, StageLoad, split_layers};
+use crate::planner::room::Ends;
 use program::{Line, Program};
 
 /// GPUs up to which the line of devices is tried in every order of the types; beyond, in that of the cluster.

@@ -2,9 +2,10 @@
 
 use super::grid::{Grid, Space, Unit, best_over};
 use super::megatron::{most_equal_replicas, rank_orders};
-use super::point::{Ends, Point};
+use super::point::Point;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
 use crate::planner::autohet::balance::{SplitGoal, StageLoad, split_layers};
+use crate::planner::room::Ends;
 
 /// AMP: every tensor-parallel, data-parallel and pipeline-parallel degree, devices placed in order, layers assigned by
 /// an optimal split.

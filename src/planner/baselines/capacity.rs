@@ -1,7 +1,7 @@
 //! Loads in proportion to what devices can compute, within what they can hold.
 
 use super::grid::{Grid, Space, Unit, pace, proportional};
-use super::point::Ends;
+use crate::planner::room::Ends;
 
 /// Layers and micro batches for units by replica and stage; `None` where the layers don't fit.
 ///

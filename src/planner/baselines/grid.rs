@@ -1,11 +1,12 @@
 //! What the baselines share: devices in rows, the price of a grid, the choice among grids.
 
-use super::point::{Class, Ends, Point, gpu_types, points};
+use super::point::{Class, Point, gpu_types, points};
 use crate::cluster::Cluster;
 use crate::plan::{Plan, PlanError, PlanRequest, PlannedIteration, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
 use crate::planner::autohet::outer::Outer;
 use crate::planner::autohet::shortage;
 use crate::planner::ranking;
+use crate::planner::room::Ends;
 use rayon::prelude::*;
 
 /// Grids that are priced with gradient synchronisation and real links: as many as come to so many GPUs, and in any case

@@ -2,31 +2,14 @@
 //! planners measure before they plan.
 
 use crate::cluster::{Cluster, GpuSpec};
-use crate::cost::{CostError, CostModel, StageShape};
+use crate::cost::{CostError, CostModel};
 use crate::ids::LayerId;
 use crate::model::{Block, Execution, Recompute};
-use crate::plan::{PlanRequest, TrainingSettings};
+use crate::plan::PlanRequest;
+use crate::planner::autohet::setting::executions;
+use crate::planner::room::{Ends, Room};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What a stage holds beside its layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ends {
-    /// Whether it's the first stage, which holds the embedding.
-    pub embedding: bool,
-    /// Whether it's the last stage, which holds the head.
-    pub head: bool,
-}
-
-impl Ends {
-    /// The ends at stage `stage` of `depth`.
-    pub fn at(stage: usize, depth: usize) -> Self {
-        Self { embedding: stage == 0, head: stage + 1 == depth }
-    }
-
-    fn index(self) -> usize {
-        usize::from(self.embedding) + 2 * usize::from(self.head)
-    }
-}
 
 /// Tensor-parallel units of one GPU type.
 #[derive(Clone, Debug)]
@@ -37,8 +20,7 @@ pub(super) struct Class {
     pub layer_s: f64,
     embedding_s: f64,
     head_s: f64,
-    /// Most layers by [`Ends`] and micro batches in flight, which count from one.
-    max_layers: [Vec<u32>; 4],
+    room: Room,
 }
 
 impl Class {
@@ -54,7 +36,7 @@ impl Class {
 
     /// Most layers whose state and activations fit a stage of this class.
     pub fn max_layers(&self, ends: Ends, in_flight: u32) -> u32 {
-        self.max_layers[ends.index()].get(in_flight as usize - 1).copied().unwrap_or(0)
+        self.room.max_layers(ends, in_flight)
     }
 }
 
@@ -101,70 +83,34 @@ pub(super) fn gpu_types(cluster: &Cluster) -> Vec<Arc<GpuSpec>> {
 
 /// Every micro-batch size and recompute setting of a request, each with all degrees, the smallest first.
 pub(super) fn points(request: &PlanRequest) -> Vec<Vec<Point>> {
-    let TrainingSettings { precision, .. } = *request.training;
-    let model = request.cost.model();
-    let widest = request.cluster.nodes.iter().map(|node| node.gpu_count).max().unwrap_or(0);
-    let mut degrees = request.training.tensor_parallel_sizes.clone();
-    degrees.retain(|&t| (1..=widest).contains(&t) && model.supports_tensor_parallel(t));
-    let mut sizes = request.training.micro_batch_sizes.clone();
-    sizes.retain(|&size| size > 0 && request.training.global_batch_size.is_multiple_of(size));
-    let mut recomputes = request.training.recompute.clone();
-    for list in [&mut degrees, &mut sizes] {
-        list.sort_unstable();
-        list.dedup();
+    let PlanRequest { cluster, cost, training, .. } = *request;
+    let widest = cluster.nodes.iter().map(|node| node.gpu_count).max().unwrap_or(0);
+    let types = gpu_types(cluster);
+    let mut points: BTreeMap<(u32, Recompute), Vec<Point>> = BTreeMap::new();
+    // Where no size divides the batch there is nothing to enumerate.
+    for execution in executions(cost, training).unwrap_or_default() {
+        let degree = execution.tensor_parallel_size;
+        if degree <= widest && cost.model().supports_tensor_parallel(degree) {
+            let setting = points.entry((execution.micro_batch_size, execution.recompute)).or_default();
+            setting.push(Point::new(request, &types, execution));
+        }
     }
-    recomputes.sort_unstable();
-    recomputes.dedup();
-    let types = gpu_types(request.cluster);
-    let of = |micro_batch_size: u32, recompute: Recompute| {
-        let point = |&tensor_parallel_size: &u32| {
-            let sequence_parallel = tensor_parallel_size > 1;
-            let execution =
-                Execution { tensor_parallel_size, micro_batch_size, recompute, sequence_parallel, precision };
-            Point::new(request, &types, execution)
-        };
-        degrees.iter().map(point).collect::<Vec<Point>>()
-    };
-    sizes
-        .iter()
-        .flat_map(|&size| recomputes.iter().map(move |&recompute| (size, recompute)))
-        .map(|(b, r)| of(b, r))
-        .collect()
+    points.into_values().collect()
 }
 
 fn price(cost: &CostModel, gpu: &Arc<GpuSpec>, execution: &Execution, deepest: u32) -> Result<Class, CostError> {
     let seconds = |block| Ok::<f64, CostError>(cost.block_cost(block, gpu, execution)?.total_s());
-    let table = |index: usize| {
-        let mut table = Vec::new();
-        let mut num_layers = cost.model().num_layers;
-        // Fewer layers fit with more micro batches in flight, so one pass does.
-        for in_flight in 1..=deepest {
-            let fits = |num_layers| {
-                let (has_embedding, has_head) = (index & 1 != 0, index & 2 != 0);
-                let shape = StageShape { num_layers, has_embedding, has_head, in_flight };
-                cost.stage_memory(&shape, execution).total_bytes() <= gpu.memory_bytes
-            };
-            while num_layers > 0 && !fits(num_layers) {
-                num_layers -= 1;
-            }
-            if num_layers == 0 {
-                break;
-            }
-            table.push(num_layers);
-        }
-        table
-    };
     Ok(Class {
         memory_bytes: gpu.memory_bytes,
         layer_s: seconds(Block::Layer(LayerId(0)))?,
         embedding_s: seconds(Block::Embedding)?,
         head_s: seconds(Block::Head)?,
-        max_layers: [0, 1, 2, 3].map(table),
+        room: Room::new(cost, gpu, execution, deepest),
     })
 }
 
 /// A type that can't run the model, as one without units of its number format.
 fn unusable(gpu: &GpuSpec) -> Class {
-    let max_layers = [const { Vec::new() }; 4];
-    Class { memory_bytes: gpu.memory_bytes, layer_s: f64::INFINITY, embedding_s: 0.0, head_s: 0.0, max_layers }
+    let (memory_bytes, room) = (gpu.memory_bytes, Room::default());
+    Class { memory_bytes, layer_s: f64::INFINITY, embedding_s: 0.0, head_s: 0.0, room }
 }

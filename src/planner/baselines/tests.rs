@@ -1,19 +1,11 @@
 use super::grid::proportional;
 use crate::cluster::{Cluster, NodeDefaults};
-use crate::cost::{CostError, CostModel, CostSettings};
+use crate::cost::{CostModel, CostSettings};
 use crate::model::{ModelSpec, Precision, Recompute};
-use crate::plan::{Judge, Plan, PlanLimits, PlanRequest, TrainingSettings};
-use crate::planner::{self, estimate};
-use crate::profile::LayerProfile;
+use crate::plan::{Plan, PlanLimits, PlanRequest, TrainingSettings};
+use crate::planner;
+use crate::planner::fixtures::{ClosedForm, layers_of_a_second, one_by_one};
 use rstest::rstest;
-
-struct ClosedForm;
-
-impl Judge for ClosedForm {
-    fn iteration_s(&self, plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<f64, CostError> {
-        estimate::iteration_s(plan, cluster, cost)
-    }
-}
 
 fn planned(name: &str, mix: &str) -> (Plan, f64) {
     let cluster = Cluster::parse_mix(mix, &NodeDefaults::default()).unwrap();
@@ -81,26 +73,8 @@ fn shares_are_proportional_and_positive() {
 /// BERT-large on an A100 that takes 1 s a layer and a V100 that takes 2 s, a quarter of it forward; all else is next to
 /// nothing.
 fn worked_by_hand(name: &str, mix: &str, global_batch_size: u32) -> (Plan, f64) {
-    let entry = |gpu: &str, second: f64| {
-        let ends = r#"{ "forward_s": 1e-9, "backward_s": 1e-9 }"#;
-        let (forward, backward) = (0.25 * second, 0.75 * second);
-        format!(
-            r#"{{ "gpu": "{gpu}", "tensor_parallel_size": 1, "micro_batch_size": 1, "embedding": {ends}, "head": {ends},
-            "layer": {{ "forward_s": {forward}, "backward_s": {backward} }}, "optimizer_s_per_parameter": 1e-15 }}"#
-        )
-    };
-    let (a100, v100) = (entry("A100-40", 1.0), entry("V100-16", 2.0));
-    let text = format!(r#"{{ "schema_version": 1, "model": "bert-large", "entries": [{a100}, {v100}] }}"#);
-    let profile = LayerProfile::from_json(&text, "by hand").unwrap();
+    let (cost, training) = (layers_of_a_second(), one_by_one(global_batch_size));
     let cluster = Cluster::parse_mix(mix, &NodeDefaults::default()).unwrap();
-    let cost = CostModel::new(ModelSpec::preset("bert-large").unwrap(), CostSettings::default(), Some(profile));
-    let training = TrainingSettings {
-        global_batch_size,
-        recompute: vec![Recompute::None, Recompute::Full],
-        micro_batch_sizes: vec![1],
-        tensor_parallel_sizes: vec![1],
-        ..TrainingSettings::default()
-    };
     let request = PlanRequest {
         cluster: &cluster,
         cost: &cost,

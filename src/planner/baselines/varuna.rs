@@ -1,9 +1,9 @@
 //! Job morphing's grids after Varuna (Athlur et al. 2022).
 
 use super::grid::{Grid, Space, best_over};
-use super::point::Ends;
 use crate::model::Recompute;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner, TrainingSettings};
+use crate::planner::room::Ends;
 
 /// Varuna: the best pipeline depth and number of replicas for the devices at hand, `P × D`, without tensor parallelism.
 ///

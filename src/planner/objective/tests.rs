@@ -1,17 +1,9 @@
 use super::*;
 use crate::cluster::NodeDefaults;
-use crate::cost::{CostError, CostModel, CostSettings};
+use crate::cost::{CostModel, CostSettings};
 use crate::model::ModelSpec;
-use crate::plan::{Goal, Judge, Plan, TrainingSettings};
-use crate::planner::estimate;
-
-struct ClosedForm;
-
-impl Judge for ClosedForm {
-    fn iteration_s(&self, plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<f64, CostError> {
-        estimate::iteration_s(plan, cluster, cost)
-    }
-}
+use crate::plan::{Goal, TrainingSettings};
+use crate::planner::fixtures::ClosedForm;
 
 const QUICK: AutoHet = AutoHet { engine: Engine::Fast };
 

@@ -1,17 +1,10 @@
 use super::relabel::relabelled;
 use super::*;
 use crate::cluster::{Cluster, NodeDefaults};
-use crate::cost::{CostError, CostModel, CostSettings};
+use crate::cost::{CostModel, CostSettings};
 use crate::model::{Block, ModelSpec, Precision, Recompute};
-use crate::plan::{Judge, PlanLimits, Replica, SCHEMA_VERSION, ScheduleKind, Stage, TrainingSettings};
-
-struct ClosedForm;
-
-impl Judge for ClosedForm {
-    fn iteration_s(&self, plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<f64, CostError> {
-        estimate::iteration_s(plan, cluster, cost)
-    }
-}
+use crate::plan::{PlanLimits, Replica, SCHEMA_VERSION, ScheduleKind, Stage, TrainingSettings};
+use crate::planner::fixtures::ClosedForm;
 
 fn cost() -> CostModel {
     CostModel::new(ModelSpec::preset("gpt3-1.3b").unwrap(), CostSettings::default(), None)

@@ -17,7 +17,8 @@
 
 use super::{PROVEN, ScipError, ScipLimits, ScipStatus, TOLERANCE, empty_model, whole};
 use crate::planner::autohet::joint::{JointPlan, JointReplica, most_layers};
-use crate::planner::autohet::setting::{Ends, Setting};
+use crate::planner::autohet::setting::Setting;
+use crate::planner::room::Ends;
 use russcip::prelude::*;
 use russcip::{ProblemCreated, Solution, Solved, Variable};
 

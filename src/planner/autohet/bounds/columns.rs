@@ -14,7 +14,8 @@
 //! dynamic programming from the last stage forward finds the cheapest units that hold `L` layers.
 
 use super::reductions::Reductions;
-use crate::planner::autohet::setting::{ClassCosts, Ends, MAX_CLASSES, Setting};
+use crate::planner::autohet::setting::{ClassCosts, MAX_CLASSES, Setting};
+use crate::planner::room::Ends;
 
 /// Stages to which a replica's depth is followed exactly; behind these, places count as this one.
 const MAX_DEPTH: u32 = 64;

@@ -2,7 +2,8 @@
 
 use super::layers_within;
 use crate::planner::baselines::grid::{Space, Unit};
-use crate::planner::baselines::point::{Ends, Point};
+use crate::planner::baselines::point::Point;
+use crate::planner::room::Ends;
 
 /// By how much a limit on the slowest stage is above the one before: the paper's `ε`.
 const LIMIT_STEP: f64 = 1.02;
