@@ -1,6 +1,7 @@
 //! How far plans are from the bound that they carry.
 //!
-//! `cargo bench --bench gap -- [--out FILE.csv] [--only TEXT] [--global-batch-size SAMPLES] [--nic-gbit-per-s GBIT]`
+//! `cargo bench --bench gap -- [--out FILE.csv] [--only TEXT] [--global-batch-size SAMPLES] [--nic-gbit-per-s GBIT]
+//! [--bound-work STEPS]`
 //!
 //! Every model on every cluster below, planned with the default settings and judged by the simulator. Cases that don't fit
 //! are left out and named. Nothing here depends on a time but the column that says how long planning took.
@@ -8,7 +9,7 @@
 use autohet::cluster::{Cluster, NodeDefaults};
 use autohet::cost::{CostModel, CostSettings};
 use autohet::model::ModelSpec;
-use autohet::plan::{PlanError, PlanRequest, PlannedIteration, Planner, TrainingSettings};
+use autohet::plan::{PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, TrainingSettings};
 use autohet::planner::autohet::AutoHet;
 use autohet::runtime::sim::Simulator;
 use std::fmt::Write as _;
@@ -80,17 +81,12 @@ fn plan(
     cluster: &'static str,
     (model, global_batch_size): (&'static str, u32),
     defaults: &NodeDefaults,
+    limits: PlanLimits<'static>,
 ) -> Result<Row, PlanError> {
     let described = Cluster::parse_mix(cluster, defaults).expect("a mix");
     let cost = CostModel::new(ModelSpec::preset(model).expect("a preset"), CostSettings::default(), None);
     let training = TrainingSettings { global_batch_size, ..TrainingSettings::default() };
-    let request = PlanRequest {
-        cluster: &described,
-        cost: &cost,
-        training: &training,
-        judge: &Simulator,
-        limits: autohet::plan::PlanLimits::default(),
-    };
+    let request = PlanRequest { cluster: &described, cost: &cost, training: &training, judge: &Simulator, limits };
     let start = Instant::now();
     let planned = AutoHet::default().plan(&request)?;
     let planning_s = start.elapsed().as_secs_f64();
@@ -124,6 +120,10 @@ fn main() {
     let only = after("--only").unwrap_or_default();
     let batch: Option<u32> = after("--global-batch-size").map(|text| text.parse().expect("a number of samples"));
     let nic: Option<f64> = after("--nic-gbit-per-s").map(|text| text.parse().expect("a bandwidth"));
+    let mut limits = PlanLimits::default();
+    if let Some(steps) = after("--bound-work") {
+        limits.bound_work = steps.parse().expect("a number of steps");
+    }
     let mut defaults = NodeDefaults::default();
     if let Some(gbit_per_s) = nic {
         defaults = defaults.with_nic_gbit_per_s(gbit_per_s).expect("a bandwidth that is believed");
@@ -134,7 +134,7 @@ fn main() {
             if !format!("{cluster} {model}").contains(&only) {
                 continue;
             }
-            match plan(cluster, (model, batch.unwrap_or(published)), &defaults) {
+            match plan(cluster, (model, batch.unwrap_or(published)), &defaults, limits) {
                 Ok(row) => {
                     let PlannedIteration { predicted_iteration_s, lower_bound_s, gap, .. } = row.planned;
                     println!(
