@@ -40,9 +40,9 @@ const MAX_JUDGED: usize = 10;
 const MAX_INSTRUCTIONS: u64 = 1_000_000;
 
 /// What the last step may do where the judge is a closed form.
-const RANKED_BY_CLOSED_FORM: PolishBudget = PolishBudget { work: 0, ranked_gpus: 40_000_000, unlike_degrees: true };
+const RANKED_BY_CLOSED_FORM: PolishBudget = PolishBudget { work: 0, ranked_gpus: 40_000_000 };
 /// What it may do where plans are executed: about as much as everything before it.
-const EXECUTED: PolishBudget = PolishBudget { work: 500_000, ranked_gpus: 100_000, unlike_degrees: false };
+const EXECUTED: PolishBudget = PolishBudget { work: 500_000, ranked_gpus: 100_000 };
 
 /// The planner. `AutoHet::default()` uses SCIP where it's compiled in.
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,7 +15,10 @@ use super::shortage::one_replica_that_fits;
 use super::stage_one;
 use crate::plan::{Plan, PlanError, PlanRequest, ScheduleKind};
 use crate::planner::ranking;
+use ordered_float::OrderedFloat;
 use rayon::prelude::*;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// GPUs up to which all of the work for the bound is spent.
 const MOST_GPUS_BOUNDED: u64 = 256;
@@ -68,20 +71,26 @@ fn points(settings: &[Setting]) -> Vec<Point> {
 
 /// The least bound of all points, or `least_s` where none is below it.
 ///
-/// Points are looked at from the least bound up, each until its bound is above the least of the others'. The tightest of
-/// the bounds is worked out as long as there is work left.
+/// The point of the least bound so far is looked at more closely, until there is no closer look. So what is tightest, and
+/// dearest, is worked out for few of them, as long as there is work left.
 fn least_bound_s(settings: &[Setting], points: &[Point], mut least_s: f64, work: &mut u64) -> f64 {
-    let known_s = least_s;
-    let bound = |&point: &Point| (memory_bound_s(&settings[point.setting], point.replicas), point);
-    let mut bounds: Vec<(f64, Point)> = points.iter().take_while(|point| point.bound_s < known_s).map(bound).collect();
-    bounds.sort_by(|a, b| a.0.total_cmp(&b.0));
-    for (bound_s, point) in bounds {
-        if bound_s >= least_s {
-            break;
+    let mut looked_at: BinaryHeap<Reverse<(OrderedFloat<f64>, usize)>> = BinaryHeap::new();
+    let mut fresh = 0;
+    loop {
+        let closer = looked_at.peek().map_or(f64::INFINITY, |Reverse((bound_s, _))| bound_s.0);
+        let next = points.get(fresh).filter(|point| point.bound_s <= closer);
+        if next.map_or(closer, |point| point.bound_s) >= least_s {
+            return least_s;
         }
-        least_s = column_bound_s(&settings[point.setting], point.replicas, (bound_s, least_s), work);
+        if let Some(point) = next {
+            let bound_s = memory_bound_s(&settings[point.setting], point.replicas);
+            looked_at.push(Reverse((OrderedFloat(bound_s), fresh)));
+            fresh += 1;
+        } else if let Some(Reverse((bound_s, index))) = looked_at.pop() {
+            let Point { setting, replicas, .. } = points[index];
+            least_s = column_bound_s(&settings[setting], replicas, (bound_s.0, least_s), work);
+        }
     }
-    least_s
 }
 
 fn push_new(plans: &mut Vec<(f64, Plan)>, time_s: f64, plan: Plan) {

@@ -41,8 +41,6 @@ pub struct PolishBudget {
     pub work: u64,
     /// Plans that are ranked, over all starts, times the GPUs of the cluster.
     pub ranked_gpus: u64,
-    /// Whether stages may have unlike tensor-parallel degrees, which the planner's lower bound doesn't count on.
-    pub unlike_degrees: bool,
 }
 
 /// Plans at least as good as the best of `starts` by the request's judge, the best first; the starts are among them.
@@ -58,7 +56,7 @@ pub fn polish(request: &PlanRequest, starts: Vec<JudgedPlan>, budget: PolishBudg
     if request.judge.is_closed_form() {
         // Simple ones begin elsewhere, so that they have places of their own.
         begin.truncate(MAX_STARTS / 2);
-        let simple = search.rank(world.simple());
+        let simple = search.rank_dealt(world.simple());
         begin.extend(simple.into_iter().filter(|found| search.can_run(found)));
         begin = best_of_each_kind(begin);
     }
@@ -116,7 +114,7 @@ impl Search<'_> {
         let mut best = start;
         for _ in 0..MAX_STEPS {
             let least_s = best.judged_s.unwrap_or(f64::INFINITY);
-            let ranked = self.rank(self.world.structures(&best.shape));
+            let ranked = self.rank_dealt(self.world.structures(&best.shape));
             let mut next = vec![best.clone()];
             next.extend(ranked.into_iter().filter(|found| self.can_run(found)).take(MAX_DESCENDED));
             let mut ends: Vec<Found> = next.into_iter().map(|found| self.descend(found)).collect();
@@ -148,14 +146,27 @@ impl Search<'_> {
         }
     }
 
+    /// The shapes with their layers dealt, ranked: where they are more than there is work for, some of all kinds.
+    fn rank_dealt(&mut self, shapes: Vec<Shape>) -> Vec<Found> {
+        let step = shapes.len().div_ceil(self.affordable().max(1)).max(1);
+        let some: Vec<Shape> = shapes.into_iter().step_by(step).collect();
+        let mut dealt: Vec<Shape> = some.into_par_iter().filter_map(|shape| self.world.dealt(shape)).collect();
+        dealt.sort();
+        dealt.dedup();
+        self.rank(dealt)
+    }
+
+    /// How many shapes there is work left for.
+    fn affordable(&self) -> usize {
+        let gpus = u64::from(self.world.request.cluster.gpu_count()).max(1);
+        usize::try_from(self.budget.ranked_gpus / gpus).unwrap_or(usize::MAX)
+    }
+
     /// The shapes that weren't ranked before, as plans for which the nodes are enough, the best first.
     fn rank(&mut self, shapes: Vec<Shape>) -> Vec<Found> {
-        let may_be = |shape: &Shape| self.budget.unlike_degrees || shape.has_one_degree();
-        let is_fresh = |shape: &Shape| may_be(shape) && !self.seen.contains(shape);
-        let mut fresh: Vec<Shape> = shapes.into_iter().filter(is_fresh).collect();
-        let gpus = u64::from(self.world.request.cluster.gpu_count()).max(1);
-        fresh.truncate(usize::try_from(self.budget.ranked_gpus / gpus).unwrap_or(usize::MAX));
-        self.budget.ranked_gpus -= fresh.len() as u64 * gpus;
+        let mut fresh: Vec<Shape> = shapes.into_iter().filter(|shape| !self.seen.contains(shape)).collect();
+        fresh.truncate(self.affordable());
+        self.budget.ranked_gpus -= fresh.len() as u64 * u64::from(self.world.request.cluster.gpu_count());
         self.seen.extend(fresh.iter().cloned());
         let mut ranked: Vec<Found> = fresh.into_par_iter().filter_map(|shape| self.found(shape)).collect();
         ranked.sort_by(|a, b| a.rank_s.total_cmp(&b.rank_s));

@@ -3,11 +3,12 @@
 use super::Screen;
 use super::grid::{align_right, empty_table, trimmed};
 use crate::model::Recompute;
-use crate::plan::{Plan, Stage};
+use crate::plan::{Plan, Replica, Stage};
 use crate::report::figures::{figure, or_absent, percent};
 use crate::report::plan_report::{PlanReport, StageFootprint};
 use crate::units::format_seconds;
 use comfy_table::{Cell, ContentArrangement};
+use std::ops::Range;
 
 /// A plan for people: what is known about it in a few lines, then a row for each stage.
 pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
@@ -30,18 +31,21 @@ pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
         let degree = if shows_degrees { format!(" ({})", stage.tensor_parallel_size()) } else { String::new() };
         ranges(&stage.gpus) + &degree
     };
-    for (j, replica) in plan.replicas.iter().enumerate() {
+    let groups = if plan.replicas.len() > MOST_REPLICAS { alike(plan) } else { one_by_one(plan) };
+    for group in &groups {
+        let (j, replica) = (group.start, &plan.replicas[group.start]);
+        let is_many = group.len() > 1;
         for (p, stage) in replica.stages.iter().enumerate() {
             // A replica's own figures stand beside its first stage only.
             let once = |text: String| if p == 0 { text } else { String::new() };
             let footprint = report.footprints.get(j).and_then(|replica| replica.get(p));
             table.add_row([
-                Cell::new(once(j.to_string())),
+                Cell::new(once(if is_many { format!("{j}-{}", group.end - 1) } else { j.to_string() })),
                 Cell::new(once(replica.micro_batches.to_string())),
                 Cell::new(p),
-                Cell::new(&stage.node),
+                Cell::new(if is_many { format!("{} ...", stage.node) } else { stage.node.clone() }),
                 Cell::new(&stage.gpu_type),
-                Cell::new(gpus(stage)),
+                Cell::new(if is_many { format!("{} ...", gpus(stage)) } else { gpus(stage) }),
                 Cell::new(layers(stage)),
                 Cell::new(footprint.map_or_else(String::new, memory)),
             ]);
@@ -51,7 +55,32 @@ pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, 1));
     }
-    format!("{}\n{}\n", heading(report, screen), trimmed(&table))
+    let note = if groups.len() < plan.replicas.len() { ALIKE } else { "" };
+    format!("{}\n{}\n{note}", heading(report, screen), trimmed(&table))
+}
+
+/// Replicas up to which each has rows of its own.
+const MOST_REPLICAS: usize = 8;
+
+const ALIKE: &str = "Replicas that are alike but for their places are shown once, at the place of the first;
+`--out` and `--format json` have them all.
+";
+
+fn one_by_one(plan: &Plan) -> Vec<Range<usize>> {
+    (0..plan.replicas.len()).map(|replica| replica..replica + 1).collect()
+}
+
+/// Runs of replicas that differ in nothing but nodes and GPU numbers.
+fn alike(plan: &Plan) -> Vec<Range<usize>> {
+    let of_stage = |stage: &Stage| (stage.gpu_type.clone(), stage.tensor_parallel_size(), stage.num_layers);
+    let shape = |replica: &Replica| (replica.micro_batches, replica.stages.iter().map(of_stage).collect::<Vec<_>>());
+    let mut start = 0;
+    let runs = plan.replicas.chunk_by(|a, b| shape(a) == shape(b));
+    runs.map(|run| {
+        start += run.len();
+        start - run.len()..start
+    })
+    .collect()
 }
 
 /// What is known about the plan as a whole, in lines that fit.
@@ -187,6 +216,22 @@ mod tests {
             table.contains("V100-32   0-3 (4)  0-23 (24)") && table.contains("A100-80   2-3 (2)  13-23"),
             "{table}"
         );
+    }
+
+    #[test]
+    fn of_many_replicas_those_that_are_alike_are_shown_once() {
+        let mut planned = fixture::planned(true);
+        let [first, second] = planned.plan.replicas.as_slice() else { panic!("two replicas") };
+        let (mut replicas, mut moved) = (vec![first.clone(); 8], second.clone());
+        moved.stages[0].node = "v100-32-1".to_owned();
+        replicas.extend([second.clone(), moved]);
+        planned.plan.replicas = replicas;
+        let table = plan_table(&report(&planned), Screen::PLAIN);
+        let has = |start: &str, node: &str| table.lines().any(|line| line.starts_with(start) && line.contains(node));
+        assert!(has("0-7", "a100-80-0 ...") && has("8-9", "v100-32-0 ...") && table.ends_with(ALIKE), "{table}");
+        planned.plan.replicas.truncate(8);
+        let table = plan_table(&report(&planned), Screen::PLAIN);
+        assert!(table.lines().any(|line| line.starts_with("7 ")) && !table.contains("..."), "{table}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::planner::autohet::setting::{Composition, MAX_CLASSES, Setting};
 use rayon::prelude::*;
 
 /// Groupings of one degree that the search starts from.
-const MAX_STARTS: usize = 4;
+const MAX_STARTS: usize = 6;
 /// Of these, with the same micro-batch size, recompute setting and number of replicas.
 const MAX_STARTS_ALIKE: usize = 2;
 /// Work of one search at most.
@@ -64,6 +64,12 @@ impl Outer<'_> {
                 starts.push((execution, point.replicas, setting, kinds));
             }
         }
+        // The best of each micro-batch size and recompute setting first: which of them gains most isn't known before.
+        let place = |at: usize| starts[..at].iter().filter(|start| start.0 == starts[at].0).count();
+        let places: Vec<usize> = (0..starts.len()).map(place).collect();
+        let mut ordered: Vec<_> = places.into_iter().zip(starts).collect();
+        ordered.sort_by_key(|(place, _)| *place);
+        let mut starts: Vec<_> = ordered.into_iter().map(|(_, start)| start).collect();
         starts.truncate(if effort.is_spent() { 0 } else { MAX_STARTS });
         let part = effort.at_most(MAX_WORK.min(effort.left() / (2 * MAX_STARTS as u64)));
         let searched = starts.into_par_iter().map(|(_, replicas, setting, kinds)| {

@@ -1,6 +1,7 @@
 //! Dealing out layers to the stages of a replica and micro batches to replicas, by compute alone.
 
 use super::shape::{Group, Shape, World};
+use crate::planner::room::Ends;
 
 /// Cuts of the interval in which the time of all micro batches lies.
 const BISECTIONS: usize = 48;
@@ -16,13 +17,12 @@ impl World<'_> {
         }
         let mut stages = Vec::with_capacity(depth);
         for (place, &stage) in group.stages.iter().enumerate() {
-            let [layer_s, embedding_s, head_s] = self.price(shape, stage)?;
-            let ends_s = if place == 0 { embedding_s } else { 0.0 } + if place + 1 == depth { head_s } else { 0.0 };
-            let most = self.most_layers(shape, stage, place, depth);
+            let costs = self.costs(shape, stage)?;
+            let most = costs.most_layers(place, depth);
             if most == 0 {
                 return None;
             }
-            stages.push((layer_s, ends_s, most));
+            stages.push((costs.layer_s, costs.ends_s(Ends::at(place, depth)), most));
         }
         let mut dealt = vec![1_u32; depth];
         for _ in depth as u32..num_layers {
@@ -79,9 +79,8 @@ impl World<'_> {
         let depth = group.stages.len();
         let (mut fill_s, mut period_s) = (0.0, 0.0_f64);
         for (place, &stage) in group.stages.iter().enumerate() {
-            let [layer_s, embedding_s, head_s] = self.price(shape, stage)?;
-            let ends_s = if place == 0 { embedding_s } else { 0.0 } + if place + 1 == depth { head_s } else { 0.0 };
-            let stage_s = ends_s + f64::from(stage.layers) * layer_s;
+            let costs = self.costs(shape, stage)?;
+            let stage_s = costs.ends_s(Ends::at(place, depth)) + f64::from(stage.layers) * costs.layer_s;
             fill_s += stage_s;
             period_s = period_s.max(stage_s);
         }

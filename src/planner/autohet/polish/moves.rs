@@ -3,8 +3,8 @@
 use super::shape::{Group, Shape, StageKind, World};
 
 impl World<'_> {
-    /// Shapes of another structure, layers dealt anew: another degree or kind for a stage, a stage split, two merged or
-    /// swapped, replicas more or fewer, another micro-batch size or recomputation, a group of replicas given up.
+    /// Shapes of another structure, whose layers are to be dealt: another degree or kind for a stage, a stage split, two
+    /// merged or swapped, replicas more or fewer, another micro-batch size or recomputation, a group of replicas given up.
     pub(super) fn structures(&self, shape: &Shape) -> Vec<Shape> {
         let mut found = Vec::new();
         let place = self.micro_batch_sizes.iter().position(|size| *size == shape.micro_batch_size);
@@ -16,30 +16,28 @@ impl World<'_> {
                 for &micro_batch_size in &sizes {
                     let mut changed = Shape { micro_batch_size, ..shape.clone() };
                     changed.groups[index].stages.clone_from(&stages);
-                    self.push_numbers(changed, index, &mut found);
+                    self.push_numbers(&changed, index, &mut found);
                 }
             }
-            self.push_numbers(shape.clone(), index, &mut found);
+            self.push_numbers(shape, index, &mut found);
             if shape.groups.len() > 1 {
                 let mut fewer = shape.clone();
                 fewer.groups.remove(index);
                 for grown in 0..fewer.groups.len() {
-                    self.push_numbers(fewer.clone(), grown, &mut found);
+                    self.push_numbers(&fewer, grown, &mut found);
                 }
             }
         }
         for &micro_batch_size in sizes.iter().filter(|size| **size != shape.micro_batch_size) {
             let changed = Shape { micro_batch_size, ..shape.clone() };
             for index in 0..changed.groups.len() {
-                self.push_numbers(changed.clone(), index, &mut found);
+                self.push_numbers(&changed, index, &mut found);
             }
         }
         for &recompute in self.request.training.recompute.iter().filter(|choice| **choice != shape.recompute) {
-            found.extend(self.dealt(Shape { recompute, ..shape.clone() }));
+            found.push(Shape { recompute, ..shape.clone() });
         }
-        found.sort();
-        found.dedup();
-        found
+        distinct_but_for_layers(found)
     }
 
     /// Shapes in which one layer has moved from one stage of a group to another.
@@ -118,14 +116,11 @@ impl World<'_> {
 
     /// The shape with so many replicas in the group as it has, one more or fewer, as many as there is room for, and the
     /// fewest of which none has more micro batches than with these.
-    fn push_numbers(&self, mut shape: Shape, index: usize, found: &mut Vec<Shape>) {
-        if self.deal_layers(&shape.clone(), &mut shape.groups[index]).is_none() {
-            return;
-        }
+    fn push_numbers(&self, shape: &Shape, index: usize, found: &mut Vec<Shape>) {
         let now = shape.groups[index].replicas;
-        let most = self.most_replicas(&shape, index);
+        let most = self.most_replicas(shape, index);
         let others: u32 = shape.groups.iter().map(|group| group.replicas).sum::<u32>() - now;
-        let micro_batches = self.micro_batches(&shape);
+        let micro_batches = self.micro_batches(shape);
         let evened = |replicas: u32| {
             let all = others + replicas;
             micro_batches.div_ceil(micro_batches.div_ceil(all.max(1)).max(1)).saturating_sub(others)
@@ -139,7 +134,7 @@ impl World<'_> {
         for replicas in numbers.into_iter().filter(|number| (1..=most).contains(number)) {
             let mut changed = shape.clone();
             changed.groups[index].replicas = replicas;
-            found.extend(self.dealt(changed));
+            found.push(changed);
         }
     }
 
@@ -158,7 +153,7 @@ impl World<'_> {
     }
 
     /// The shape with the layers of all groups dealt anew.
-    fn dealt(&self, mut shape: Shape) -> Option<Shape> {
+    pub(super) fn dealt(&self, mut shape: Shape) -> Option<Shape> {
         let whole = shape.clone();
         for group in &mut shape.groups {
             self.deal_layers(&whole, group)?;
@@ -180,10 +175,20 @@ impl World<'_> {
             for &recompute in &self.request.training.recompute {
                 for stages in &all {
                     let groups = vec![Group { replicas: 1, stages: stages.clone() }];
-                    self.push_numbers(Shape { micro_batch_size, recompute, groups }, 0, &mut starts);
+                    self.push_numbers(&Shape { micro_batch_size, recompute, groups }, 0, &mut starts);
                 }
             }
         }
-        starts
+        distinct_but_for_layers(starts)
     }
+}
+
+/// The shapes in order, once each. Layers don't count: they are dealt out afterwards.
+fn distinct_but_for_layers(mut shapes: Vec<Shape>) -> Vec<Shape> {
+    for stage in shapes.iter_mut().flat_map(|shape| &mut shape.groups).flat_map(|group| &mut group.stages) {
+        stage.layers = 1;
+    }
+    shapes.sort();
+    shapes.dedup();
+    shapes
 }

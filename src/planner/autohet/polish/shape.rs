@@ -1,10 +1,11 @@
 //! A plan without its places: what kind of GPU and how many of them each stage has, and which replicas are equal.
 
 use crate::cluster::{Cluster, GpuSpec, Link, Node};
-use crate::cost::{CostModel, StageShape};
+use crate::cost::CostModel;
 use crate::ids::LayerId;
 use crate::model::{Block, Execution, Recompute};
 use crate::plan::{Plan, PlanRequest, ScheduleKind};
+use crate::planner::room::{Ends, Room};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -51,9 +52,30 @@ pub(super) struct World<'a> {
     pub(super) degrees: Vec<u32>,
     /// Micro-batch sizes, ascending.
     pub(super) micro_batch_sizes: Vec<u32>,
-    /// Seconds of a layer, the embedding and the head by kind, degree, micro-batch size and recomputation; what can't be
-    /// priced isn't in it.
-    prices: BTreeMap<(usize, u32, u32, Recompute), [f64; 3]>,
+    /// By kind, degree, micro-batch size and recomputation; what can't be priced isn't in it.
+    costs: BTreeMap<(usize, u32, u32, Recompute), StageCosts>,
+}
+
+/// What stages of a kind take at one degree, micro-batch size and recomputation.
+pub(super) struct StageCosts {
+    /// Seconds of a layer, forward and backward.
+    pub(super) layer_s: f64,
+    embedding_s: f64,
+    head_s: f64,
+    room: Room,
+}
+
+impl StageCosts {
+    /// Seconds that the embedding and the head add to a stage's layers.
+    pub(super) fn ends_s(&self, ends: Ends) -> f64 {
+        (if ends.embedding { self.embedding_s } else { 0.0 }) + (if ends.head { self.head_s } else { 0.0 })
+    }
+
+    /// Most layers of a stage at this place, with as many micro batches in flight as there may be.
+    pub(super) fn most_layers(&self, place: usize, depth: usize) -> u32 {
+        let in_flight = ScheduleKind::OneForwardOneBackward.in_flight(place, depth, u32::MAX);
+        self.room.max_layers(Ends::at(place, depth), in_flight)
+    }
 }
 
 impl<'a> World<'a> {
@@ -69,19 +91,19 @@ impl<'a> World<'a> {
         let micro_batch_sizes = sorted(training.micro_batch_sizes.iter().copied().filter(divides).collect());
         let supported = |degree: &u32| cost.model().supports_tensor_parallel(*degree);
         let degrees = sorted(training.tensor_parallel_sizes.iter().copied().filter(supported).collect());
-        let mut world = Self { request, kinds, degrees, micro_batch_sizes, prices: BTreeMap::new() };
-        let mut prices = BTreeMap::new();
+        let mut world = Self { request, kinds, degrees, micro_batch_sizes, costs: BTreeMap::new() };
+        let mut costs = BTreeMap::new();
         for (kind, held) in world.kinds.iter().enumerate() {
             for &degree in world.degrees.iter().filter(|degree| held.holds(**degree, cluster)) {
                 for &size in &world.micro_batch_sizes {
                     for &recompute in &training.recompute {
                         let execution = world.execution(degree, size, recompute);
-                        prices.extend(price(cost, &held.gpu, &execution).map(|p| ((kind, degree, size, recompute), p)));
+                        costs.extend(price(cost, &held.gpu, &execution).map(|c| ((kind, degree, size, recompute), c)));
                     }
                 }
             }
         }
-        world.prices = prices;
+        world.costs = costs;
         world
     }
 
@@ -95,27 +117,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Seconds of a layer, the embedding and the head on such a stage, if it can be priced.
-    pub(super) fn price(&self, shape: &Shape, stage: StageKind) -> Option<[f64; 3]> {
-        self.prices.get(&(stage.kind, stage.degree, shape.micro_batch_size, shape.recompute)).copied()
-    }
-
-    /// Most layers that a stage at this place of a replica can hold, with as many micro batches in flight as there may be.
-    pub(super) fn most_layers(&self, shape: &Shape, stage: StageKind, place: usize, depth: usize) -> u32 {
-        let cost = self.request.cost;
-        let execution = self.execution(stage.degree, shape.micro_batch_size, shape.recompute);
-        let in_flight = ScheduleKind::OneForwardOneBackward.in_flight(place, depth, u32::MAX);
-        let capacity_bytes = self.kinds[stage.kind].gpu.memory_bytes;
-        let fits = |num_layers| {
-            let shape = StageShape { num_layers, has_embedding: place == 0, has_head: place + 1 == depth, in_flight };
-            cost.stage_memory(&shape, &execution).total_bytes() <= capacity_bytes
-        };
-        let (mut most, mut too_many) = (0, cost.model().num_layers + 1);
-        while too_many - most > 1 {
-            let middle = u32::midpoint(most, too_many);
-            *(if fits(middle) { &mut most } else { &mut too_many }) = middle;
-        }
-        most
+    /// What such a stage takes, if it can be priced.
+    pub(super) fn costs(&self, shape: &Shape, stage: StageKind) -> Option<&StageCosts> {
+        self.costs.get(&(stage.kind, stage.degree, shape.micro_batch_size, shape.recompute))
     }
 
     /// Micro batches of an iteration over all replicas.
@@ -158,15 +162,6 @@ impl Kind {
     }
 }
 
-impl Shape {
-    /// Whether all stages have as many GPUs.
-    pub(super) fn has_one_degree(&self) -> bool {
-        let mut degrees = self.groups.iter().flat_map(|group| &group.stages).map(|stage| stage.degree);
-        let first = degrees.next();
-        degrees.all(|degree| Some(degree) == first)
-    }
-}
-
 impl Group {
     /// GPUs of a kind that one replica takes.
     pub(super) fn gpus_of(&self, kind: usize) -> u32 {
@@ -188,7 +183,13 @@ fn kinds_of(cluster: &Cluster) -> Vec<Kind> {
     kinds
 }
 
-fn price(cost: &CostModel, gpu: &GpuSpec, execution: &Execution) -> Option<[f64; 3]> {
+fn price(cost: &CostModel, gpu: &GpuSpec, execution: &Execution) -> Option<StageCosts> {
     let seconds = |block| cost.block_cost(block, gpu, execution).ok().map(|cost| cost.total_s());
-    Some([seconds(Block::Layer(LayerId(0)))?, seconds(Block::Embedding)?, seconds(Block::Head)?])
+    Some(StageCosts {
+        layer_s: seconds(Block::Layer(LayerId(0)))?,
+        embedding_s: seconds(Block::Embedding)?,
+        head_s: seconds(Block::Head)?,
+        // No more micro batches are in flight than there are stages.
+        room: Room::new(cost, gpu, execution, cost.model().num_layers),
+    })
 }

@@ -22,7 +22,7 @@ impl Judge for ClosedForm {
     }
 }
 
-const BUDGET: PolishBudget = PolishBudget { work: 0, ranked_gpus: 60_000, unlike_degrees: true };
+const BUDGET: PolishBudget = PolishBudget { work: 0, ranked_gpus: 60_000 };
 
 /// Polishes the plan of the quick engine for a mix of GPUs.
 fn polished(mix: &str, budget: PolishBudget) -> (JudgedPlan, Vec<JudgedPlan>) {
@@ -62,13 +62,6 @@ fn what_is_polished_is_valid_sorted_and_never_slower() {
 fn without_work_there_is_nothing_but_the_start() {
     let (start, found) = polished("1x4xA100-40+2x4xT4", PolishBudget { ranked_gpus: 0, ..BUDGET });
     assert_eq!(found, [start]);
-}
-
-#[test]
-fn degrees_are_alike_unless_they_may_differ() {
-    let (start, found) = polished("1x4xA100-40+2x4xT4", PolishBudget { unlike_degrees: false, ..BUDGET });
-    let others = found.iter().filter(|found| found.plan != start.plan);
-    assert!(others.map(|found| found.plan.tensor_parallel_sizes().len()).all(|sizes| sizes == 1));
 }
 
 /// Sailor's settings: nodes of 4 GPUs, and iterations a second of its own plan by its own judge.
