@@ -5,6 +5,7 @@ mod planning;
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
 
 use super::reproduce::SailorArgs;
+use super::validate::ValidateArgs;
 use crate::model::Precision;
 use crate::trace::{Polarity, TimeUnit, TraceFormat, WhichNode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -44,6 +45,8 @@ pub(super) enum SimCommand {
     /// Makes and measures availability traces.
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Predicts runs that others measured, and says how far off the predictions are.
+    Validate(ValidateArgs),
 }
 
 /// How results are printed.

@@ -49,6 +49,12 @@ struct Times {
     update: Vec<f64>,
 }
 
+/// What a model of Sailor's is called here.
+pub fn model_of_sailor(name: &str) -> String {
+    let known = MODELS.iter().find(|(theirs, _)| *theirs == name);
+    known.map_or_else(|| name.to_lowercase(), |(_, ours)| (*ours).to_owned())
+}
+
 impl SailorFile {
     /// The same measurements as entries of our own format; an error says what can't be.
     pub(super) fn into_profile(self) -> Result<ProfileFile, String> {
@@ -60,8 +66,7 @@ impl SailorFile {
         }
         let entries = self.by_micro_batch_size.iter().map(|(size, times)| self.entry(*size, times));
         let entries = entries.collect::<Result<Vec<_>, String>>()?;
-        let known = MODELS.iter().find(|(theirs, _)| *theirs == self.model);
-        let model = known.map_or_else(|| self.model.to_lowercase(), |(_, ours)| (*ours).to_owned());
+        let model = model_of_sailor(&self.model);
         Ok(ProfileFile { schema_version: SCHEMA_VERSION, model, entries, links: None })
     }
 
