@@ -44,6 +44,12 @@ pub struct GpuSpec {
     pub bf16_flops_per_s: Option<f64>,
     /// Device memory bandwidth.
     pub hbm_bytes_per_s: f64,
+    /// Streaming multiprocessors: products are dealt out to them tile by tile.
+    pub multiprocessors: u32,
+    /// Share of the peak that products reach whose tiles fill all multiprocessors.
+    pub product_share: f64,
+    /// Share of the memory's bandwidth that operations reach which only read and write.
+    pub stream_share: f64,
     /// Link between GPUs of one node.
     pub intra_node: Link,
     /// Kind of that link, for people: `NVLink3`, `PCIe 4.0 x16`.

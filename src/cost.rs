@@ -8,7 +8,7 @@ mod memory;
 mod settings;
 
 pub use memory::StageShape;
-pub use settings::CostSettings;
+pub use settings::{CostSettings, Kernels};
 
 use crate::cluster::GpuSpec;
 use crate::model::{Execution, ModelSpec, Precision};

@@ -21,7 +21,7 @@ impl CostModel {
     pub fn block_cost(&self, block: Block, gpu: &GpuSpec, execution: &Execution) -> Result<BlockCost, CostError> {
         self.check(gpu, execution)?;
         let roofline = Roofline::new(gpu, execution.precision);
-        let work = Work::of(self.model(), block, execution);
+        let work = Work::of(self.model(), block, execution, self.settings());
         let (forward_s, backward_s) = roofline.passes_s(&work);
         let recompute_share = match (block, execution.recompute) {
             (Block::Layer(_), Recompute::Full) => 1.0,
@@ -44,17 +44,21 @@ impl CostModel {
         Ok(BlockCost { forward, backward })
     }
 
-    /// Seconds of the optimizer step on one GPU: Adam reads and writes weights, gradients and state once, at memory
-    /// speed. Where the profile has measured it, what it measured.
+    /// Seconds of the optimizer step on one GPU: Adam with gradient clipping, at memory speed. Where the profile has measured it, what it measured.
     pub fn optimizer_step_s(&self, gpu: &GpuSpec, parameters_per_gpu: u64, precision: Precision) -> f64 {
         let profile = self.profile.as_ref();
         if let Some(seconds) = profile.and_then(|profile| profile.optimizer_s_per_parameter(&gpu.name, precision)) {
             return seconds * parameters_per_gpu as f64;
         }
         let roofline = Roofline::new(gpu, precision);
-        // Master weight and two moments in fp32, read and written; the gradient read; in half precision the weight
-        // written besides. With gradients of 4 or of 2 bytes it comes to the same.
-        let bytes_per_parameter = 3 * 8 + 4;
+        // Weight and two moments in fp32 are read and written, the gradient read (28 bytes). Before that the gradients' norm
+        // is taken (4) and they are scaled to it (8), afterwards they are cleared (4). In half precision the weight is
+        // written besides (6); in fp16 the loss's scale is taken out and overflow looked for (8).
+        let bytes_per_parameter = match precision {
+            Precision::Fp32 => 44,
+            Precision::Bf16 => 50,
+            Precision::Fp16 => 58,
+        };
         roofline.stream_s((parameters_per_gpu * bytes_per_parameter) as f64)
     }
 

@@ -18,6 +18,9 @@ const LAYERS_OF_MEASURED_STEP: usize = 2;
 /// A last layer that takes less than this share of the one before it is no transformer layer but the final norm.
 const NORM_SHARE: f64 = 0.1;
 
+/// What stands where a backward pass wasn't measured.
+const UNMEASURED_S: f64 = 1e-6;
+
 /// Names of their models that are presets here.
 const MODELS: [(&str, &str); 1] = [("OPT-350", "opt-350m")];
 
@@ -87,12 +90,15 @@ impl SailorFile {
                 memory: self.layers[block].memory(),
             })
             .collect();
+        // It wasn't measured, and in some files stands there as zero.
+        blocks[0].backward_s = blocks[0].backward_s.max(UNMEASURED_S);
         join_norm(&mut blocks);
         let (embedding, head) = (blocks[0].time(), blocks[blocks.len() - 1].time());
         let layers = &blocks[1..blocks.len() - 1];
         let mean = |of: fn(&MeasuredBlock) -> f64| layers.iter().map(of).sum::<f64>() / layers.len() as f64;
         let layer = super::Measured { forward_s: mean(|b| b.forward_s), backward_s: mean(|b| b.backward_s) };
-        let step_s = times.update[0];
+        // Where the step wasn't measured it stands there as zero.
+        let step_s = Some(times.update[0]).filter(|step_s| *step_s > 0.0);
         Ok(ProfileEntry {
             gpu: self.gpu.clone(),
             tensor_parallel_size: self.tp,
@@ -101,9 +107,11 @@ impl SailorFile {
             layer,
             embedding: Some(embedding),
             head: Some(head),
-            optimizer_s_per_parameter: measured_parameters(&blocks).map(|parameters| step_s / parameters as f64),
+            optimizer_s_per_parameter: measured_parameters(&blocks)
+                .zip(step_s)
+                .map(|(parameters, step_s)| step_s / parameters as f64),
             last_backward_factor: None,
-            optimizer_step_s: Some(step_s),
+            optimizer_step_s: step_s,
             blocks,
         })
     }

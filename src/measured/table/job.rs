@@ -2,7 +2,7 @@
 
 use super::row::Row;
 use crate::cluster::{Cluster, FlowCurve, GpuSpec, Link, NodeDefaults};
-use crate::cost::CostSettings;
+use crate::cost::{CostSettings, Kernels};
 use crate::measured::layout::{Places, Wiring, cluster_of, even_layers};
 use crate::measured::{MeasuredError, gpus};
 use crate::model::{Architecture, ModelSpec, Precision, Recompute};
@@ -72,7 +72,9 @@ pub(super) fn read(row: &Row) -> Told<Job> {
         replicas,
     };
     // Megatron-LM and DeepSpeed (`fp32_allreduce`) sum gradients up in fp32, as Korthikanti et al. 2022 count them.
-    let cost = CostSettings { gradient_bytes_per_parameter: 4, ..CostSettings::default() };
+    let is_deepspeed = ["schedule", "precision"].iter().any(|column| row.text(column).contains("DeepSpeed"));
+    let kernels = if is_deepspeed { Kernels::Separate } else { Kernels::Fused };
+    let cost = CostSettings { gradient_bytes_per_parameter: 4, kernels, ..CostSettings::default() };
     Ok(Ok(Job { model, cluster, plan, cost }))
 }
 
