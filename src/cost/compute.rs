@@ -5,6 +5,7 @@ mod roofline;
 
 use super::{BlockCost, CostError, CostModel, PassCost, communication};
 use crate::cluster::GpuSpec;
+use crate::ids::LayerId;
 use crate::model::{Block, Execution, Precision, Recompute};
 use crate::profile::{Measured, ProfileQuery};
 use blocks::Work;
@@ -29,7 +30,12 @@ impl CostModel {
             _ => 0.0,
         };
         if let Some(measured) = self.measured(block, gpu, execution)? {
-            return Ok(from_measured(measured, recompute_share));
+            let cost = from_measured(measured, recompute_share);
+            let projection = if block == Block::Head { self.unmeasured_projection(gpu, execution)? } else { None };
+            return Ok(projection.map_or(cost, |projection| BlockCost {
+                forward: cost.forward + projection.forward,
+                backward: cost.backward + projection.backward,
+            }));
         }
         let (forward_collectives, backward_collectives) = collectives(block);
         let one_s = self.collective_s(gpu, execution);
@@ -42,6 +48,27 @@ impl CostModel {
             tensor_parallel_s: (backward_collectives + repeated) * one_s,
         };
         Ok(BlockCost { forward, backward })
+    }
+
+    /// The vocabulary projection and the loss where a profile measures the final norm alone, as it can be where they share
+    /// the embedding's matrix: the estimate, in the ratio of what layers take to theirs.
+    fn unmeasured_projection(&self, gpu: &GpuSpec, execution: &Execution) -> Result<Option<BlockCost>, CostError> {
+        let Some(profile) = &self.profile else { return Ok(None) };
+        let t = execution.tensor_parallel_size;
+        let held = profile.head_parameters(t, execution.precision);
+        if held.is_none_or(|held| held * u64::from(t) >= self.model().word_embedding_parameters()) {
+            return Ok(None);
+        }
+        let layer = Block::Layer(LayerId(0));
+        let Some(measured) = self.measured(layer, gpu, execution)? else { return Ok(None) };
+        let roofline = Roofline::new(gpu, execution.precision);
+        let passes_s = |block| roofline.passes_s(&Work::of(self.model(), block, execution, self.settings()));
+        let ((layer_forward_s, layer_backward_s), (forward_s, backward_s)) = (passes_s(layer), passes_s(Block::Head));
+        let pass = |compute_s| PassCost { compute_s, ..PassCost::default() };
+        Ok(Some(BlockCost {
+            forward: pass(forward_s * measured.forward_s / layer_forward_s),
+            backward: pass(backward_s * measured.backward_s / layer_backward_s),
+        }))
     }
 
     /// Seconds of the optimizer step on one GPU: Adam with gradient clipping, at memory speed. Where the profile has measured it, what it measured.

@@ -2,7 +2,7 @@
 
 use super::{MeasuredRun, MemoryScope, Quantity, Skip};
 use crate::cost::{CostError, CostModel, StageMemory, StageShape};
-use crate::model::{ModelSpec, Recompute};
+use crate::model::{Block, ModelSpec, Recompute};
 use crate::plan::Plan;
 use crate::profile::{LayerProfile, ProfileError};
 use crate::runtime::sim::{SimError, simulate};
@@ -80,7 +80,8 @@ impl Predictor {
     pub fn predict(&self, run: &MeasuredRun) -> Result<Vec<Record>, Skip> {
         let profile = self.profiles.get(&run.model.name).cloned();
         let profiled = profile.is_some();
-        let cost = CostModel::new(run.model.clone(), run.cost, profile);
+        let model = profile.as_ref().map_or_else(|| run.model.clone(), |profile| as_profiled(&run.model, profile));
+        let cost = CostModel::new(model, run.cost, profile);
         let skip = |error: &SimError| Skip { id: run.id.clone(), source: run.source.clone(), reason: reason(error) };
         let mut records = Vec::new();
         for &(quantity, reported) in &run.measured {
@@ -123,6 +124,16 @@ fn record(run: &MeasuredRun, quantity: Quantity, reported: f64, predicted: f64, 
         is_time: quantity.is_time(),
         group,
     }
+}
+
+/// The model with the vocabulary of the embedding that was profiled: what a tokenizer leaves of the vocabulary that a
+/// description names is known there only.
+fn as_profiled(model: &ModelSpec, profile: &LayerProfile) -> ModelSpec {
+    let of_positions = model.block_parameters(Block::Embedding) - model.word_embedding_parameters();
+    let words = profile.embedding_parameters().and_then(|parameters| parameters.checked_sub(of_positions));
+    let vocab_size = words.map(|parameters| parameters / u64::from(model.hidden_size));
+    let known = vocab_size.and_then(|size| u32::try_from(size).ok()).filter(|size| *size > 0);
+    ModelSpec { vocab_size: known.unwrap_or(model.vocab_size), ..model.clone() }
 }
 
 /// Why a run has no prediction, in words that are the same for all runs of a kind.
