@@ -1,6 +1,7 @@
 //! What a training framework does with a plan: how it sends between stages, when it reduces gradients, and who holds the
 //! optimizer's state.
 
+use super::StageMemory;
 use serde::{Deserialize, Serialize};
 
 /// How a framework executes a plan. Each of the fields can be set by itself; [`Framework::preset`] has them as they come
@@ -139,6 +140,14 @@ impl Framework {
     }
 }
 
+impl StageMemory {
+    /// The memory of a stage whose optimizer state is shared out among so many.
+    #[must_use]
+    pub fn with_optimizer_shards(self, shards: u64) -> Self {
+        Self { optimizer_bytes: self.optimizer_bytes.div_ceil(shards.max(1)), ..self }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +156,14 @@ mod tests {
     fn every_name_has_a_preset_and_others_have_none() {
         assert!(Framework::NAMES.iter().all(|name| Framework::preset(name).is_some()));
         assert_eq!(Framework::preset("horovod"), None);
+    }
+
+    #[test]
+    fn the_optimizer_is_shared_out_and_nothing_else() {
+        let memory = StageMemory { optimizer_bytes: 1001, parameters_bytes: 7, ..StageMemory::default() };
+        let expected = StageMemory { optimizer_bytes: 126, ..memory };
+        assert_eq!(memory.with_optimizer_shards(8), expected);
+        assert_eq!(memory.with_optimizer_shards(1), memory);
     }
 
     #[test]
