@@ -1,28 +1,38 @@
 //! Where the ranks of a run stand: degrees turned into a plan on nodes.
 
-use crate::cluster::{Cluster, FlowCurve, GpuSpec, Link, Node};
+use crate::cluster::{Cluster, FlowCurve, GpuSpec, Link, Node, NodeDefaults, Wiring};
 use crate::plan::Stage;
 use std::sync::Arc;
 
-/// What the nodes of a run have in common.
+/// How nodes are connected.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wiring {
-    /// Network interface of a node.
+pub(super) struct Network {
+    /// All network interfaces of a node together.
     pub(super) nic: Link,
+    /// How many they are.
+    pub(super) nics: u32,
     /// What one flow reaches.
     pub(super) flow: Option<FlowCurve>,
 }
 
+impl Network {
+    /// Of a node whose network nobody uses.
+    pub(super) fn unused() -> Self {
+        Self { nic: NodeDefaults::default().nic, nics: 1, flow: None }
+    }
+}
+
 /// Nodes, each with how many GPUs.
-pub(super) fn cluster_of(nodes: &[(Arc<GpuSpec>, u32)], wiring: Wiring) -> Cluster {
+pub(super) fn cluster_of(nodes: &[(Arc<GpuSpec>, u32)], network: Network) -> Cluster {
     let node = |(index, (gpu, gpu_count)): (usize, &(Arc<GpuSpec>, u32))| Node {
         name: format!("node-{index}"),
         gpu: Arc::clone(gpu),
         gpu_count: *gpu_count,
         zone: "default".to_owned(),
         price_usd_per_hour: 0.0,
-        nic: wiring.nic,
-        flow: wiring.flow,
+        nic: network.nic,
+        wiring: Wiring { nics: network.nics.clamp(1, *gpu_count), switch: None },
+        flow: network.flow,
     };
     Cluster { nodes: nodes.iter().enumerate().map(node).collect() }
 }
@@ -83,8 +93,7 @@ mod tests {
     #[test]
     fn a_stage_stays_in_its_node() {
         let gpu = GpuSpec::lookup("T4").unwrap();
-        let wiring = Wiring { nic: Link::from_gbit_per_s(50.0, 0.0), flow: None };
-        let cluster = cluster_of(&[(Arc::clone(&gpu), 4), (gpu, 4)], wiring);
+        let cluster = cluster_of(&[(Arc::clone(&gpu), 4), (gpu, 4)], Network::unused());
         let places = Places::new(&cluster);
         let stage = places.stage(6, 2, (3, 2)).unwrap();
         assert_eq!((stage.node.as_str(), stage.gpus, stage.first_layer), ("node-1", vec![2, 3], 3));

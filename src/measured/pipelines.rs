@@ -2,10 +2,10 @@
 //! bandwidths as parabolas (`a x² + b x + c` GB/s with `x = log₂(bytes / 10⁶)`), by how many pairs of GPUs send at once.
 
 use super::dataset::{Placed, source_of};
-use super::layout::{Places, Wiring, cluster_of};
+use super::layout::{Network as NodeNetwork, Places, cluster_of};
 use super::{MeasuredError, MeasuredRun, MemoryScope, Quantity, Reading, Skip, gpus};
-use crate::cluster::{Cluster, FlowCurve, GpuSpec, Link, NodeDefaults};
-use crate::cost::CostSettings;
+use crate::cluster::{Cluster, FlowCurve, GpuSpec, Link, NodeDefaults, Wiring};
+use crate::cost::{CostSettings, Framework};
 use crate::model::{Architecture, ModelSpec, Precision, Recompute};
 use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage as PlanStage};
 use crate::profile::model_of_sailor;
@@ -145,6 +145,7 @@ fn reading(config: &Config, file: &File, refuse: Refuse) -> Result<Reading, Meas
         cluster: placed.cluster,
         plan,
         cost: megatron_deepspeed(),
+        framework: Framework::preset("deepspeed").unwrap_or_default(),
         measured,
     })))
 }
@@ -255,22 +256,23 @@ fn fill(config: &Config, file: &File, types: &[(String, Arc<GpuSpec>, Vec<(usize
     let size = file.gpus_per_node;
     let mut nodes: Vec<(Arc<GpuSpec>, u32)> = Vec::new();
     let mut taken: BTreeMap<(usize, usize), (usize, u32)> = BTreeMap::new();
-    let mut curves = Vec::new();
+    let mut networks = Vec::new();
     for (name, gpu, groups) in types {
         let mut used = size;
         for &(replica, stage, tp) in groups {
             if used + tp > size {
                 nodes.push((Arc::clone(gpu), size));
-                curves.push(wiring(file, name));
+                networks.push(network(file, name));
                 used = 0;
             }
             taken.insert((replica, stage), ((nodes.len() - 1) * size as usize + used as usize, tp));
             used += tp;
         }
     }
-    let mut cluster = cluster_of(&nodes, Wiring { nic: NodeDefaults::default().nic, flow: None });
-    for (node, wiring) in cluster.nodes.iter_mut().zip(curves) {
-        (node.nic, node.flow) = (wiring.nic, wiring.flow);
+    let mut cluster = cluster_of(&nodes, NodeNetwork::unused());
+    for (node, network) in cluster.nodes.iter_mut().zip(networks) {
+        (node.nic, node.flow) = (network.nic, network.flow);
+        node.wiring = Wiring { nics: network.nics.clamp(1, size), switch: None };
     }
     let places = Places::new(&cluster);
     let stage = |replica: usize, stage: usize| {
@@ -282,25 +284,28 @@ fn fill(config: &Config, file: &File, types: &[(String, Arc<GpuSpec>, Vec<(usize
     Assigned { cluster, stages }
 }
 
-/// The interface of a node carries what most pairs reach together, one flow what a single pair does.
-fn wiring(file: &File, gpu_type: &str) -> Wiring {
-    let defaults = NodeDefaults::default().nic;
-    let Some(by_pairs) = file.network.inter_node_same_type.get(gpu_type) else {
-        return Wiring { nic: defaults, flow: None };
-    };
-    let most = by_pairs.values().map(|(_, most)| *most).fold(0.0, f64::max);
-    let nic = if most > 0.0 { Link { bytes_per_s: most, ..defaults } } else { defaults };
-    let flow = by_pairs.get(&1).map(|(curve, _)| {
-        let [a, b, _] = *curve;
-        // Beyond its vertex a parabola falls again, which no link does.
-        let vertex = if a < 0.0 { 1e6 * (-b / (2.0 * a)).exp2() } else { 1e9 };
-        FlowCurve {
-            gbyte_per_s: *curve,
-            from_bytes: SMALLEST_MESSAGE_BYTES,
-            to_bytes: vertex.max(SMALLEST_MESSAGE_BYTES),
-        }
-    });
-    Wiring { nic, flow: flow.filter(|flow| flow.check("flow").is_ok()) }
+/// Pairs scale if each of so many reaches this share of what one reaches by itself.
+const SCALING: f64 = 0.75;
+
+/// A node has as many interfaces as pairs that send at once without slowing each other down, and they carry what these reach
+/// together; one flow reaches what a single pair does.
+fn network(file: &File, gpu_type: &str) -> NodeNetwork {
+    let unknown = NodeNetwork::unused();
+    let Some(by_pairs) = file.network.inter_node_same_type.get(gpu_type) else { return unknown };
+    let Some(&(curve, alone)) = by_pairs.get(&1) else { return unknown };
+    let scales = |(pairs, (_, most)): &(&u32, &([f64; 3], f64))| *most >= SCALING * f64::from(**pairs) * alone;
+    let (nics, most) =
+        by_pairs.iter().filter(scales).next_back().map_or((1, alone), |(pairs, (_, most))| (*pairs, *most));
+    if most <= 0.0 {
+        return unknown;
+    }
+    let [a, b, _] = curve;
+    // Beyond its vertex a parabola falls again, which no link does.
+    let vertex = if a < 0.0 { 1e6 * (-b / (2.0 * a)).exp2() } else { 1e9 };
+    let to_bytes = vertex.max(SMALLEST_MESSAGE_BYTES);
+    let flow = FlowCurve { gbyte_per_s: curve, from_bytes: SMALLEST_MESSAGE_BYTES, to_bytes };
+    let nic = Link { bytes_per_s: most, ..NodeDefaults::default().nic };
+    NodeNetwork { nic, nics, flow: Some(flow).filter(|flow| flow.check("flow").is_ok()) }
 }
 
 /// Gives each stage its transformer layers and each replica its micro batches.

@@ -81,7 +81,7 @@ impl Predictor {
         let profile = self.profiles.get(&run.model.name).cloned();
         let profiled = profile.is_some();
         let model = profile.as_ref().map_or_else(|| run.model.clone(), |profile| as_profiled(&run.model, profile));
-        let cost = CostModel::new(model, run.cost, profile);
+        let cost = CostModel::new(model, run.cost, profile).with_framework(run.framework);
         let skip = |error: &SimError| Skip { id: run.id.clone(), source: run.source.clone(), reason: reason(error) };
         let mut records = Vec::new();
         for &(quantity, reported) in &run.measured {

@@ -1,7 +1,7 @@
 //! A measured run, whatever file it came from.
 
 use crate::cluster::Cluster;
-use crate::cost::CostSettings;
+use crate::cost::{CostSettings, Framework};
 use crate::ids::LayerId;
 use crate::model::{Block, ModelSpec, Recompute};
 use crate::plan::Plan;
@@ -45,6 +45,8 @@ pub struct MeasuredRun {
     pub plan: Plan,
     /// What the framework holds for each parameter.
     pub cost: CostSettings,
+    /// How the framework executes a plan.
+    pub framework: Framework,
     /// What was measured.
     pub measured: Vec<(Quantity, f64)>,
 }

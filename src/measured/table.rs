@@ -79,6 +79,7 @@ fn reading(row: &Row) -> Result<Reading, MeasuredError> {
         cluster: job.cluster,
         plan: job.plan,
         cost: job.cost,
+        framework: job.framework,
         measured,
     })))
 }

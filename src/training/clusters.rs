@@ -57,7 +57,8 @@ pub fn nodes_of_plan(
         }
         let gpu = gpu(stage)?;
         let (name, zone) = (stage.node.clone(), defaults.zone.clone());
-        cluster.nodes.push(Node { name, gpu, gpu_count, zone, price_usd_per_hour: 0.0, nic: defaults.nic, flow: None });
+        let (nic, wiring) = defaults.interfaces(gpu_count);
+        cluster.nodes.push(Node { name, gpu, gpu_count, zone, price_usd_per_hour: 0.0, nic, wiring, flow: None });
     }
     Ok(cluster)
 }

@@ -65,6 +65,7 @@ pub(super) fn cores_as_nodes(ranks: u32) -> Cluster {
         zone: NodeDefaults::default().zone,
         price_usd_per_hour: 0.0,
         nic: LOOPBACK,
+        wiring: crate::cluster::Wiring::default(),
         flow: None,
     };
     Cluster { nodes: (0..ranks).map(node).collect() }

@@ -1,9 +1,9 @@
 //! What a row says of the job: model, nodes, degrees.
 
 use super::row::Row;
-use crate::cluster::{Cluster, FlowCurve, GpuSpec, Link, NodeDefaults};
-use crate::cost::{CostSettings, Kernels};
-use crate::measured::layout::{Places, Wiring, cluster_of, even_layers};
+use crate::cluster::{Cluster, GpuSpec, Link, NodeDefaults};
+use crate::cost::{CostSettings, Framework, Kernels, OptimizerState};
+use crate::measured::layout::{Network, Places, cluster_of, even_layers};
 use crate::measured::{MeasuredError, gpus};
 use crate::model::{Architecture, ModelSpec, Precision, Recompute};
 use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind};
@@ -14,6 +14,7 @@ pub(super) struct Job {
     pub(super) cluster: Cluster,
     pub(super) plan: Plan,
     pub(super) cost: CostSettings,
+    pub(super) framework: Framework,
 }
 
 /// `Err` within says why the run can't be told or isn't of a kind that is simulated.
@@ -43,7 +44,7 @@ pub(super) fn read(row: &Row) -> Told<Job> {
     let precision = told!(precision(row.text("precision")));
     let recompute = told!(recompute(row.text("recompute")));
     let nodes = told!(nodes(row)?);
-    let cluster = cluster_of(&nodes, told!(wiring(row, nodes.len())?));
+    let cluster = cluster_of(&nodes, told!(network(row, nodes.len())?));
     let degrees = told!(degrees(row, cluster.gpu_count())?);
     let (batch, size) = told!(batch(row, degrees.data)?);
     let layers = told!(layers(row, model.num_layers, degrees.pipeline));
@@ -71,11 +72,20 @@ pub(super) fn read(row: &Row) -> Told<Job> {
         schedule: ScheduleKind::OneForwardOneBackward,
         replicas,
     };
-    // Megatron-LM and DeepSpeed (`fp32_allreduce`) sum gradients up in fp32, as Korthikanti et al. 2022 count them.
+    let (cost, framework) = software(row);
+    Ok(Ok(Job { model, cluster, plan, cost, framework }))
+}
+
+/// What trained: DeepSpeed's pipeline engine where the row names it, else Megatron-LM. Both sum gradients up in fp32
+/// (`fp32_allreduce`), as Korthikanti et al. 2022 count them.
+fn software(row: &Row) -> (CostSettings, Framework) {
     let is_deepspeed = ["schedule", "precision"].iter().any(|column| row.text(column).contains("DeepSpeed"));
-    let kernels = if is_deepspeed { Kernels::Separate } else { Kernels::Fused };
+    let (kernels, name) = if is_deepspeed { (Kernels::Separate, "deepspeed") } else { (Kernels::Fused, "megatron-lm") };
+    let preset = Framework::preset(name).unwrap_or_default();
+    let is_sharded = row.text("zero").starts_with('1');
+    let optimizer = if is_sharded { OptimizerState::Sharded } else { OptimizerState::Replicated };
     let cost = CostSettings { gradient_bytes_per_parameter: 4, kernels, ..CostSettings::default() };
-    Ok(Ok(Job { model, cluster, plan, cost }))
+    (cost, Framework { optimizer, ..preset })
 }
 
 /// Kinds of parallelism that the simulator doesn't have.
@@ -188,21 +198,19 @@ fn nodes(row: &Row) -> Told<Vec<(Arc<GpuSpec>, u32)>> {
     Ok(Ok((0..total.div_ceil(of_node)).map(node).collect()))
 }
 
-/// The network between nodes: what the row says of a node's interface, and of how many parts it consists.
-fn wiring(row: &Row, nodes: usize) -> Told<Wiring> {
-    let latency_s = NodeDefaults::default().nic.latency_s;
+/// The network between nodes: what the row says of a node's interfaces, and how many they are.
+fn network(row: &Row, nodes: usize) -> Told<Network> {
     let Some(gbit_per_s) = row.number("inter_gbps_per_node")? else {
-        let alone = Wiring { nic: NodeDefaults::default().nic, flow: None };
-        return Ok(if nodes == 1 { Ok(alone) } else { Err("the bandwidth between nodes isn't given".to_owned()) });
+        let known = nodes == 1;
+        return Ok(if known {
+            Ok(Network::unused())
+        } else {
+            Err("the bandwidth between nodes isn't given".to_owned())
+        });
     };
-    let nic = Link::from_gbit_per_s(gbit_per_s, latency_s);
     let adapters = row.text("inter_link").split('x').next().and_then(|count| count.trim().parse::<u32>().ok());
-    let of_one = |adapters: u32| FlowCurve {
-        gbyte_per_s: [0.0, 0.0, nic.bytes_per_s / f64::from(adapters) * 1e-9],
-        from_bytes: 1.0,
-        to_bytes: 1e15,
-    };
-    Ok(Ok(Wiring { nic, flow: adapters.filter(|adapters| (2..=64).contains(adapters)).map(of_one) }))
+    let nic = Link::from_gbit_per_s(gbit_per_s, NodeDefaults::default().nic.latency_s);
+    Ok(Ok(Network { nic, nics: adapters.unwrap_or(1), flow: None }))
 }
 
 fn degrees(row: &Row, gpus: u32) -> Told<Degrees> {
