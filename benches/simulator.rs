@@ -63,7 +63,7 @@ fn iteration(criterion: &mut Criterion) {
     let model = ModelSpec::preset(MODEL).expect("a preset");
     let cost = CostModel::new(model.clone(), CostSettings::default(), None);
     let cluster = Cluster::parse_mix("32x8xA100-80", &NodeDefaults::default()).expect("a cluster");
-    let options = LowerOptions { tie_word_embeddings: model.tie_word_embeddings };
+    let options = LowerOptions { tie_word_embeddings: model.tie_word_embeddings, ..LowerOptions::default() };
     let mut group = criterion.benchmark_group("iteration");
     group.sample_size(20);
     for (replicas, depth) in [(2, 16), (4, 16), (4, 32), (8, 32)] {

@@ -11,6 +11,7 @@ mod reproduce;
 #[cfg(feature = "burn-cpu")]
 mod run;
 mod trace;
+mod validate;
 
 pub use args::SimArgs;
 #[cfg(feature = "burn-cpu")]
@@ -40,6 +41,7 @@ pub fn run_sim(args: SimArgs) -> ExitCode {
         Some(SimCommand::Compare(args)) => plan::run_compare(&args),
         Some(SimCommand::Reproduce(ReproduceCommand::Sailor(args))) => reproduce::run_sailor(&args),
         Some(SimCommand::Trace(command)) => trace::run(&command),
+        Some(SimCommand::Validate(args)) => validate::run(&args),
         Some(SimCommand::Reproduce(ReproduceCommand::Paper(args))) => reproduce::run_paper(&args),
     };
     exit_code(done, |_| false)

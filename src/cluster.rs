@@ -5,9 +5,11 @@ mod error;
 mod file;
 mod flow;
 mod mix;
+mod wiring;
 
 pub use error::ClusterError;
 pub use flow::FlowCurve;
+pub use wiring::{PcieSwitch, Wiring};
 
 use crate::ids::NodeId;
 use crate::units::format_number;
@@ -44,6 +46,12 @@ pub struct GpuSpec {
     pub bf16_flops_per_s: Option<f64>,
     /// Device memory bandwidth.
     pub hbm_bytes_per_s: f64,
+    /// Streaming multiprocessors: products are dealt out to them tile by tile.
+    pub multiprocessors: u32,
+    /// Share of the peak that products reach whose tiles fill all multiprocessors.
+    pub product_share: f64,
+    /// Share of the memory's bandwidth that operations reach which only read and write.
+    pub stream_share: f64,
     /// Link between GPUs of one node.
     pub intra_node: Link,
     /// Kind of that link, for people: `NVLink3`, `PCIe 4.0 x16`.
@@ -63,7 +71,7 @@ pub struct Link {
     pub latency_s: f64,
 }
 
-/// A node: equal GPUs behind one network interface.
+/// A node: equal GPUs behind one or more equal network interfaces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// Name, unique in the cluster; the same node keeps its name across re-planning.
@@ -76,8 +84,10 @@ pub struct Node {
     pub zone: String,
     /// Price of the whole node.
     pub price_usd_per_hour: f64,
-    /// Network interface of the node, shared by its GPUs.
+    /// All network interfaces of the node together, shared by its GPUs.
     pub nic: Link,
+    /// How many interfaces that are, and what else GPUs share.
+    pub wiring: Wiring,
     /// What a single flow over it reaches, where that is less.
     pub flow: Option<FlowCurve>,
 }
@@ -92,8 +102,10 @@ pub struct Cluster {
 /// What a node has where its description doesn't say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeDefaults {
-    /// Network interface of a node.
+    /// One network interface of a node.
     pub nic: Link,
+    /// How many of them a node has, and what else its GPUs share. With more interfaces than GPUs each GPU has one.
+    pub wiring: Wiring,
     /// Availability zone.
     pub zone: String,
     /// What a single flow reaches, by GPU type of the node.
@@ -104,7 +116,8 @@ impl Default for NodeDefaults {
     /// 100 Gbit/s and 20 µs, one zone called `default`. Cloud instances of 8 GPUs have 25 (AWS p3.16xlarge), 100
     /// (g4dn.metal) or 400 Gbit/s (p4d); the latency is that of TCP-less transports (EFA, `RoCE`), an assumption.
     fn default() -> Self {
-        Self { nic: Link::from_gbit_per_s(100.0, 20e-6), zone: "default".to_owned(), flows: Vec::new() }
+        let nic = Link::from_gbit_per_s(100.0, 20e-6);
+        Self { nic, wiring: Wiring::default(), zone: "default".to_owned(), flows: Vec::new() }
     }
 }
 
@@ -112,6 +125,13 @@ impl NodeDefaults {
     /// What a single flow reaches at nodes of this GPU type.
     pub fn flow(&self, gpu: &GpuSpec) -> Option<FlowCurve> {
         self.flows.iter().find(|(gpu_type, _)| *gpu_type == gpu.name).map(|(_, flow)| *flow)
+    }
+
+    /// All network interfaces of a node of so many GPUs, and its wiring.
+    pub fn interfaces(&self, gpu_count: u32) -> (Link, Wiring) {
+        let nics = self.wiring.nics.clamp(1, gpu_count.max(1));
+        let switch = self.wiring.switch.filter(|switch| switch.gpus < gpu_count);
+        (Link { bytes_per_s: self.nic.bytes_per_s * f64::from(nics), ..self.nic }, Wiring { nics, switch })
     }
 
     /// The defaults with another bandwidth, as from `--nic-gbit-per-s`.
@@ -156,15 +176,21 @@ impl Cluster {
     }
 
     /// The path between a GPU of one node and a GPU of another, uncontended: within a node its own link; between nodes
-    /// the slower interface, both latencies, and [`ZONE_LATENCY_S`] where the zones differ.
+    /// the slower of their interfaces, both latencies, and [`ZONE_LATENCY_S`] where the zones differ.
     pub fn path(&self, from: NodeId, to: NodeId) -> Link {
+        self.shared_path(from, to, 1)
+    }
+
+    /// What each of so many flows between two nodes gets that leave and enter them at once, over all their interfaces.
+    /// Within a node each has a link of its own.
+    pub fn shared_path(&self, from: NodeId, to: NodeId, flows: u32) -> Link {
         let (source, target) = (self.node(from), self.node(to));
         if from == to {
             return source.gpu.intra_node;
         }
         let zone_latency_s = if source.zone == target.zone { 0.0 } else { ZONE_LATENCY_S };
         Link {
-            bytes_per_s: source.nic.bytes_per_s.min(target.nic.bytes_per_s),
+            bytes_per_s: source.nic_share_bytes_per_s(flows).min(target.nic_share_bytes_per_s(flows)),
             latency_s: source.nic.latency_s + target.nic.latency_s + zone_latency_s,
         }
     }

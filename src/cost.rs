@@ -4,11 +4,13 @@
 
 pub mod communication;
 mod compute;
+mod framework;
 mod memory;
 mod settings;
 
+pub use framework::{Buckets, Collectives, Framework, OptimizerState, PointToPoint, ReductionTime};
 pub use memory::StageShape;
-pub use settings::CostSettings;
+pub use settings::{CostSettings, Kernels};
 
 use crate::cluster::GpuSpec;
 use crate::model::{Execution, ModelSpec, Precision};
@@ -39,13 +41,25 @@ use serde::{Deserialize, Serialize};
 pub struct CostModel {
     model: ModelSpec,
     settings: CostSettings,
+    framework: Framework,
     profile: Option<LayerProfile>,
 }
 
 impl CostModel {
-    /// Prices `model`; a profile, where given, replaces the estimate for what it measures.
+    /// Prices `model`; a profile, where given, replaces the estimate for what it measures. The framework is the plain one.
     pub fn new(model: ModelSpec, settings: CostSettings, profile: Option<LayerProfile>) -> Self {
-        Self { model, settings, profile }
+        Self { model, settings, framework: Framework::default(), profile }
+    }
+
+    /// The same under another framework.
+    #[must_use]
+    pub fn with_framework(self, framework: Framework) -> Self {
+        Self { framework, ..self }
+    }
+
+    /// What executes the plans.
+    pub fn framework(&self) -> Framework {
+        self.framework
     }
 
     /// The model that is priced.
@@ -65,7 +79,9 @@ impl CostModel {
 
     /// Bytes that one tensor-parallel rank sends over a stage boundary for one micro batch, in either direction.
     pub fn boundary_bytes(&self, execution: &Execution) -> u64 {
-        self.model.boundary_bytes(execution)
+        // Under sequence parallelism it has its part only, which is the same part.
+        let sequence_parallel = execution.sequence_parallel || self.framework.partitioned_boundaries;
+        self.model.boundary_bytes(&Execution { sequence_parallel, ..*execution })
     }
 
     /// Checks that the model can be cut for this execution and that the GPU computes in its precision.

@@ -29,6 +29,8 @@ pub mod program;
 
 pub mod runtime;
 
+pub mod measured;
+
 pub mod metrics;
 
 pub mod explain;

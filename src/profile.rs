@@ -9,6 +9,7 @@ mod sailor;
 pub use blocks::{BlockMemory, MeasuredBlock};
 pub use error::ProfileError;
 pub use file::{Measured, MeasuredLinks, ProfileEntry, ProfileFile};
+pub use sailor::model_of_sailor;
 
 use crate::ids::LayerId;
 use crate::model::{Block, Execution, Precision};

@@ -3,9 +3,11 @@
 //! This is the only room that knows a schedule. A [`Program`] has no times and no bytes in it: the simulator prices it,
 //! a real process executes it, and both through the same [driver](crate::runtime::drive).
 
+mod buckets;
 mod instruction;
 mod layout;
 mod lower;
+mod point_to_point;
 pub mod schedules;
 mod share;
 mod validate;
@@ -17,7 +19,6 @@ pub use validate::ProgramError;
 
 use crate::ids::{Rank, ReplicaId, StageId};
 use crate::model::Block;
-use crate::plan::Plan;
 use std::ops::Range;
 
 /// One iteration of a plan: what every rank does, in order. Made by [`Program::lower`] only.
@@ -39,6 +40,8 @@ pub struct RankProgram {
     pub tensor_rank: u32,
     /// Ranks of that group: the stage's degree.
     pub tensor_parallel_size: u32,
+    /// Whether it sends and receives its own part of an activation only.
+    pub is_partitioned: bool,
     /// In program order; [`Instruction::stream`] deals them out to the rank's streams, each of which runs in order.
     pub instructions: Vec<Instruction>,
 }
@@ -49,10 +52,10 @@ impl RankProgram {
         Share::of_rank(self.tensor_rank, self.tensor_parallel_size)
     }
 
-    /// What the rank holds of an activation between two stages, and of its gradient: its rows under sequence
-    /// parallelism, else all.
-    pub fn activation_share(&self, plan: &Plan) -> Share {
-        if plan.sequence_parallel { self.block_share() } else { Share::WHOLE }
+    /// What the rank receives of an activation between two stages, and of its gradient: its rows where boundaries are
+    /// partitioned, as under sequence parallelism, else all.
+    pub fn activation_share(&self) -> Share {
+        if self.is_partitioned { self.block_share() } else { Share::WHOLE }
     }
 }
 
@@ -68,19 +71,27 @@ pub struct Channel {
 }
 
 /// The ranks that hold one slice of one block, one per replica (two, where tied embeddings sit at both ends of a
-/// pipeline): they reduce its gradient together.
+/// pipeline): they reduce its gradient together, and with it that of other blocks of which they all hold that slice, where
+/// gradients are put in buckets.
 ///
 /// Where all holders of a block are of one tensor-parallel degree, its slices are what their ranks hold. Otherwise there
 /// are as many as the largest degree has ranks, and a rank of a smaller degree holds several of them, each of which it
 /// reduces with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The block; [`Block::Embedding`] stands for the tied head too.
-    pub block: Block,
+    /// The blocks, in the order in which they go backward; [`Block::Embedding`] stands for the tied head too.
+    pub blocks: Vec<Block>,
     /// The slice.
     pub share: Share,
     /// The members, in ring order.
     pub ranks: Vec<Rank>,
+}
+
+impl Group {
+    /// Its block, or of several the one that goes backward last.
+    pub fn block(&self) -> Block {
+        *self.blocks.last().expect("a group has a block")
+    }
 }
 
 impl Program {

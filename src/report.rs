@@ -4,6 +4,7 @@
 //! Everything here is a pure function from outcomes to bytes, and gives the same bytes for the same outcomes. The one
 //! exception is [`ResultsFolder`], which puts those bytes on disk, all of them or none.
 
+mod accuracy;
 mod canvas;
 mod error;
 mod figures;
@@ -26,6 +27,7 @@ mod table;
 mod throughput_chart;
 mod timeline_csv;
 
+pub use accuracy::{accuracy_csv, accuracy_json, accuracy_markdown, accuracy_svg, accuracy_table};
 pub use error::ReportError;
 pub use ledger_csv::ledger_csv;
 pub use loss_chart::{LossMark, LossPoint, MarkKind, loss_svg};

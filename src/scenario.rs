@@ -10,7 +10,7 @@ mod one_or_many;
 
 pub use file::ScenarioFile;
 
-use crate::cost::CostSettings;
+use crate::cost::{CostSettings, Framework};
 use crate::elastic::checkpoint::CheckpointSettings;
 use crate::elastic::{ReconfigurationSettings, policies};
 use crate::input;
@@ -42,6 +42,8 @@ pub struct Scenario {
     pub network: NetworkSettings,
     /// The training job.
     pub training: TrainingSettings,
+    /// What the framework does that trains.
+    pub framework: Framework,
     /// Checkpoints and storage.
     pub checkpoint: CheckpointSettings,
     /// What a change of plan costs.
@@ -87,14 +89,16 @@ pub struct TraceSettings {
     pub gpus_per_node: Option<u32>,
 }
 
-/// The network interface of every node.
+/// The network interfaces of every node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NetworkSettings {
-    /// Bandwidth per direction.
+    /// Bandwidth of one interface, per direction.
     pub nic_gbit_per_s: f64,
     /// Latency.
     pub nic_latency_us: f64,
+    /// Interfaces of a node, at most one for each of its GPUs.
+    pub nics_per_node: u32,
     /// What single flows reach, by GPU type of their nodes; the interface is their only limit where a type isn't named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowSettings>,
@@ -185,6 +189,7 @@ impl Default for Scenario {
             trace: TraceSettings::default(),
             network: NetworkSettings::default(),
             training: TrainingSettings::default(),
+            framework: Framework::default(),
             checkpoint: CheckpointSettings::default(),
             reconfiguration: ReconfigurationSettings::default(),
             cost: CostSettings::default(),
@@ -194,8 +199,13 @@ impl Default for Scenario {
 
 impl Default for NetworkSettings {
     fn default() -> Self {
-        let nic = crate::cluster::NodeDefaults::default().nic;
-        Self { nic_gbit_per_s: nic.bytes_per_s * 8.0 / 1e9, nic_latency_us: nic.latency_s * 1e6, flows: Vec::new() }
+        let crate::cluster::NodeDefaults { nic, wiring, .. } = crate::cluster::NodeDefaults::default();
+        Self {
+            nic_gbit_per_s: nic.bytes_per_s * 8.0 / 1e9,
+            nic_latency_us: nic.latency_s * 1e6,
+            nics_per_node: wiring.nics,
+            flows: Vec::new(),
+        }
     }
 }
 

@@ -5,7 +5,10 @@ mod planning;
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
 
 use super::reproduce::SailorArgs;
+use super::validate::ValidateArgs;
+use crate::cost::Framework;
 use crate::model::Precision;
+use crate::suggest;
 use crate::trace::{Polarity, TimeUnit, TraceFormat, WhichNode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -44,6 +47,8 @@ pub(super) enum SimCommand {
     /// Makes and measures availability traces.
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Predicts runs that others measured, and says how far off the predictions are.
+    Validate(ValidateArgs),
 }
 
 /// How results are printed.
@@ -94,10 +99,19 @@ pub(super) struct JobArgs {
     /// JSON file of measured layer times, which replace the estimate, or a folder of such files; may be repeated
     #[arg(long, value_name = "FILE|FOLDER")]
     pub(super) profile: Vec<PathBuf>,
-    /// Bandwidth of each node's network interface [default: 100]
+    /// What the training framework does: plain, megatron-lm or deepspeed [default: plain]
+    #[arg(long, value_parser = parse_framework, value_name = "NAME")]
+    pub(super) framework: Option<Framework>,
+    /// Share the optimizer's state out among replicas (ZeRO-1)
+    #[arg(long)]
+    pub(super) zero1: bool,
+    /// Network interfaces of each node, at most one for each GPU [default: 1]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub(super) nics_per_node: Option<u32>,
+    /// Bandwidth of each network interface [default: 100]
     #[arg(long, value_name = "GBIT", allow_negative_numbers = true)]
     pub(super) nic_gbit_per_s: Option<f64>,
-    /// Latency of each node's network interface [default: 20]
+    /// Latency of each network interface [default: 20]
     #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
     pub(super) nic_latency_us: Option<f64>,
 }
@@ -300,6 +314,11 @@ pub(super) fn parse_precision(text: &str) -> Result<Precision, String> {
         "bf16" => Ok(Precision::Bf16),
         _ => Err("expected fp32, fp16 or bf16".into()),
     }
+}
+
+fn parse_framework(text: &str) -> Result<Framework, String> {
+    let hint = || format!("no such framework\nhint: {}", suggest::hint(text, Framework::NAMES));
+    Framework::preset(text).ok_or_else(hint)
 }
 
 /// A number above zero that isn't infinite.

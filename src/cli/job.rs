@@ -1,8 +1,8 @@
 //! From arguments to the objects that the library works with.
 
 use super::args::{EngineName, JobArgs, ReadingArgs};
-use crate::cluster::{GpuSpec, Link, NodeDefaults};
-use crate::cost::CostModel;
+use crate::cluster::{GpuSpec, Link, NodeDefaults, Wiring};
+use crate::cost::{CostModel, OptimizerState};
 use crate::model::ModelSpec;
 use crate::plan::Planner;
 use crate::planner;
@@ -34,6 +34,11 @@ pub(super) fn apply(args: &JobArgs, scenario: &mut Scenario) {
     }
     set(&mut scenario.network.nic_gbit_per_s, args.nic_gbit_per_s);
     set(&mut scenario.network.nic_latency_us, args.nic_latency_us);
+    scenario.network.nics_per_node = args.nics_per_node.unwrap_or(scenario.network.nics_per_node);
+    scenario.framework = args.framework.unwrap_or(scenario.framework);
+    if args.zero1 {
+        scenario.framework.optimizer = OptimizerState::Sharded;
+    }
 }
 
 /// The cost model of the scenario's model.
@@ -41,7 +46,7 @@ pub(super) fn cost_model(scenario: &Scenario) -> anyhow::Result<CostModel> {
     let model = ModelSpec::preset(&scenario.model)?;
     let measured = (!scenario.profile.is_empty()).then(|| LayerProfile::read_all(&scenario.profile, &model));
     let profile = measured.transpose()?;
-    Ok(CostModel::new(model, scenario.cost, profile))
+    Ok(CostModel::new(model, scenario.cost, profile).with_framework(scenario.framework))
 }
 
 /// What nodes have where neither trace nor cluster file says.
@@ -50,7 +55,8 @@ pub(super) fn node_defaults(network: &NetworkSettings) -> NodeDefaults {
     // Checked with the scenario.
     let named = |gpu_type: &str| GpuSpec::lookup(gpu_type).map_or_else(|_| gpu_type.to_owned(), |gpu| gpu.name.clone());
     let flows = network.flows.iter().map(|flow| (named(&flow.gpu_type), flow.curve())).collect();
-    NodeDefaults { nic, flows, ..NodeDefaults::default() }
+    let wiring = Wiring { nics: network.nics_per_node, ..Wiring::default() };
+    NodeDefaults { nic, wiring, flows, ..NodeDefaults::default() }
 }
 
 /// The planner autohet with this engine; other planners have none.

@@ -30,6 +30,11 @@ struct Raw {
     fp16_flops_per_s: f64,
     bf16_flops_per_s: Option<f64>,
     hbm_bytes_per_s: f64,
+    multiprocessors: u32,
+    #[serde(default = "usual_product_share")]
+    product_share: f64,
+    #[serde(default = "usual_stream_share")]
+    stream_share: f64,
     intra_node_kind: String,
     intra_node_bytes_per_s: f64,
     intra_node_latency_s: f64,
@@ -38,7 +43,21 @@ struct Raw {
     sources: BTreeMap<String, String>,
 }
 
+/// What most types reach: `cost::compute` says on what it was fitted.
+fn usual_product_share() -> f64 {
+    GpuSpec::USUAL_PRODUCT_SHARE
+}
+
+fn usual_stream_share() -> f64 {
+    GpuSpec::USUAL_STREAM_SHARE
+}
+
 impl GpuSpec {
+    /// Share of the peak that products reach on most types.
+    pub const USUAL_PRODUCT_SHARE: f64 = 0.80;
+    /// Share of the memory's bandwidth that element-wise operations reach on most types.
+    pub const USUAL_STREAM_SHARE: f64 = 0.85;
+
     /// The GPU type of this name or alias; case and separators don't matter: `a100-40g`, `RTX3090`.
     ///
     /// ```
@@ -86,6 +105,9 @@ fn entry(raw: Raw) -> Entry {
         fp16_flops_per_s: raw.fp16_flops_per_s,
         bf16_flops_per_s: raw.bf16_flops_per_s,
         hbm_bytes_per_s: raw.hbm_bytes_per_s,
+        multiprocessors: raw.multiprocessors,
+        product_share: raw.product_share,
+        stream_share: raw.stream_share,
         intra_node: Link { bytes_per_s: raw.intra_node_bytes_per_s, latency_s: raw.intra_node_latency_s },
         intra_node_kind: raw.intra_node_kind,
         host_bytes_per_s: raw.host_bytes_per_s,
@@ -107,9 +129,15 @@ mod tests {
             assert!(spec.fp16_flops_per_s > spec.fp32_flops_per_s, "{}", spec.name);
             assert!((1e11..1e13).contains(&spec.hbm_bytes_per_s), "{}", spec.name);
             assert!((1e9..1e12).contains(&spec.intra_node.bytes_per_s), "{}", spec.name);
+            assert!((30..200).contains(&spec.multiprocessors), "{}", spec.name);
+            assert!(
+                (0.4..1.0).contains(&spec.product_share) && (0.4..1.0).contains(&spec.stream_share),
+                "{}",
+                spec.name
+            );
             assert!(spec.spot_usd_per_hour > 0.0, "{}", spec.name);
             let figures: BTreeSet<_> = spec.sources().map(|(figure, _)| figure).collect();
-            for figure in ["memory", "fp32", "fp16", "hbm", "intra_node", "host", "price"] {
+            for figure in ["memory", "fp32", "fp16", "hbm", "multiprocessors", "intra_node", "host", "price"] {
                 assert!(figures.contains(figure), "{} names no source for `{figure}`", spec.name);
             }
             assert_eq!(figures.contains("bf16"), spec.bf16_flops_per_s.is_some(), "{}", spec.name);

@@ -32,7 +32,7 @@ pub enum ClusterError {
     },
     /// A file isn't a cluster description.
     #[error(
-        "{path}:{line}: {problem}\nhint: a cluster file has `[[nodes]]` tables with `count`, `gpus`, `type` and optionally `zone`, `nic_gbit_per_s`, `nic_latency_us`, `flow`, `price_usd_per_hour`"
+        "{path}:{line}: {problem}\nhint: a cluster file has `[[nodes]]` tables with `count`, `gpus`, `type` and optionally `zone`, `nic_gbit_per_s`, `nic_latency_us`, `nics`, `pcie_switch`, `flow`, `price_usd_per_hour`"
     )]
     File {
         /// Path.

@@ -1,8 +1,8 @@
 //! Cluster files: `[[nodes]]` tables in TOML.
 
 use super::{
-    Cluster, ClusterError, FlowCurve, GpuSpec, Link, Node, NodeDefaults, check_size, nic_gbit_per_s, nic_latency_us,
-    price_usd_per_hour,
+    Cluster, ClusterError, FlowCurve, GpuSpec, Link, Node, NodeDefaults, PcieSwitch, Wiring, check_size,
+    nic_gbit_per_s, nic_latency_us, price_usd_per_hour,
 };
 use crate::input;
 use serde::Deserialize;
@@ -25,6 +25,8 @@ struct RawNodes {
     zone: Option<String>,
     nic_gbit_per_s: Option<Spanned<f64>>,
     nic_latency_us: Option<Spanned<f64>>,
+    nics: Option<Spanned<i64>>,
+    pcie_switch: Option<Spanned<PcieSwitch>>,
     price_usd_per_hour: Option<Spanned<f64>>,
     flow: Option<Spanned<FlowCurve>>,
 }
@@ -38,8 +40,8 @@ struct Source<'a> {
 impl Cluster {
     /// Reads a cluster file.
     ///
-    /// Each `[[nodes]]` table stands for `count` equal nodes of `gpus` GPUs of the `type`; `zone`, `nic_gbit_per_s`,
-    /// `nic_latency_us`, `flow` and `price_usd_per_hour` (of one node) may be left out.
+    /// Each `[[nodes]]` table stands for `count` equal nodes of `gpus` GPUs of the `type`; `zone`, `nic_gbit_per_s` (of one
+    /// interface), `nic_latency_us`, `nics`, `pcie_switch`, `flow` and `price_usd_per_hour` (of one node) may be left out.
     pub fn from_file(path: &Path, defaults: &NodeDefaults) -> Result<Self, ClusterError> {
         let text = input::read_text(path)
             .map_err(|error| ClusterError::Read { path: path.display().to_string(), problem: error.to_string() })?;
@@ -72,11 +74,22 @@ impl Source<'_> {
         let price = self.number("price_usd_per_hour", raw.price_usd_per_hour.as_ref(), price_usd_per_hour)?;
         let bandwidth = self.number("nic_gbit_per_s", raw.nic_gbit_per_s.as_ref(), nic_gbit_per_s)?;
         let latency_us = self.number("nic_latency_us", raw.nic_latency_us.as_ref(), nic_latency_us)?;
-        let nic = Link {
+        let one = Link {
             bytes_per_s: bandwidth
                 .map_or(defaults.nic.bytes_per_s, |gbit| Link::from_gbit_per_s(gbit, 0.0).bytes_per_s),
             latency_s: latency_us.map_or(defaults.nic.latency_s, |latency_us| latency_us * 1e-6),
         };
+        let mut own = NodeDefaults { nic: one, ..defaults.clone() };
+        if let Some(nics) = &raw.nics {
+            own.wiring.nics = self.count("nics", nics)?;
+            own.wiring.check(gpu_count).map_err(|error| self.at(nics, &error))?;
+        }
+        if let Some(switch) = &raw.pcie_switch {
+            own.wiring.switch = Some(*switch.get_ref());
+            let checked = Wiring { nics: 1, ..own.wiring }.check(gpu_count);
+            checked.map_err(|error| self.at(switch, &error))?;
+        }
+        let (nic, wiring) = own.interfaces(gpu_count);
         if let Some(flow) = &raw.flow {
             flow.get_ref().check("flow").map_err(|error| self.at(flow, &error))?;
         }
@@ -88,6 +101,7 @@ impl Source<'_> {
             gpu_count,
             zone: raw.zone.clone().unwrap_or_else(|| defaults.zone.clone()),
             nic,
+            wiring,
         };
         Ok((count, node))
     }
@@ -149,6 +163,16 @@ mod tests {
         assert!((last.price_usd_per_hour - 4.0 * last.gpu.spot_usd_per_hour).abs() < 1e-12);
     }
 
+    #[test]
+    fn interfaces_are_each_as_fast_as_the_file_says() {
+        let node = "[[nodes]]\ncount = 1\ngpus = 4\ntype = \"A100-80\"\nnic_gbit_per_s = 200\nnics = 4\n";
+        let node = parse(node).unwrap().nodes.remove(0);
+        assert!((node.nic.bytes_per_s - 100e9).abs() < 1.0 && (node.nic_bytes_per_s() - 25e9).abs() < 1.0);
+        let node = "[[nodes]]\ncount = 1\ngpus = 4\ntype = \"T4\"\npcie_switch = { gpus = 2, gbyte_per_s = 12 }\n";
+        let switch = parse(node).unwrap().nodes[0].wiring.switch;
+        assert_eq!(switch, Some(PcieSwitch { gpus: 2, gbyte_per_s: 12.0 }));
+    }
+
     #[rstest]
     #[case::unknown_key("[[nodes]]\ncount = 1\ngpus = 1\ntype = \"T4\"\nnic = 3\n", 5, "`nic`")]
     #[case::zero_nodes("[[nodes]]\ncount = 0\ngpus = 1\ntype = \"T4\"\n", 2, "`count` is `0`")]
@@ -159,6 +183,12 @@ mod tests {
     #[case::nan("[[nodes]]\ncount = 1\ngpus = 1\ntype = \"T4\"\nnic_gbit_per_s = nan\n", 5, "`NaN`")]
     #[case::infinite("[[nodes]]\ncount = 1\ngpus = 1\ntype = \"T4\"\nprice_usd_per_hour = inf\n", 5, "`inf`")]
     #[case::negative("[[nodes]]\ncount = 1\ngpus = 1\ntype = \"T4\"\nnic_latency_us = -1.0\n", 5, "`-1`")]
+    #[case::nics("[[nodes]]\ncount = 1\ngpus = 4\ntype = \"T4\"\nnics = 8\n", 5, "`nics` is `8`")]
+    #[case::switch(
+        "[[nodes]]\ncount = 1\ngpus = 4\ntype = \"T4\"\npcie_switch = { gpus = 2, gbyte_per_s = 0 }\n",
+        5,
+        "`pcie_switch.gbyte_per_s` is `0`"
+    )]
     #[case::flow(
         "[[nodes]]\ncount = 1\ngpus = 1\ntype = \"T4\"\nflow = { gbyte_per_s = [0, 0, 0], from_bytes = 1, to_bytes = 2 }\n",
         5,

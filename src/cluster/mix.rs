@@ -21,6 +21,7 @@ impl Cluster {
         check_size(parts.iter().map(|part| (part.nodes, part.gpus)))?;
         let mut cluster = Self::default();
         for Part { nodes, gpus, gpu } in parts {
+            let (nic, wiring) = defaults.interfaces(gpus);
             let template = Node {
                 name: String::new(),
                 price_usd_per_hour: gpu.spot_usd_per_hour * f64::from(gpus),
@@ -28,7 +29,8 @@ impl Cluster {
                 gpu,
                 gpu_count: gpus,
                 zone: defaults.zone.clone(),
-                nic: defaults.nic,
+                nic,
+                wiring,
             };
             cluster.push_nodes(nodes, &template);
         }

@@ -1,7 +1,13 @@
-//! Alpha-beta times of transfers and collectives on one kind of link.
+//! Alpha-beta times of transfers and collectives: here on one kind of link, in [`GroupShape`] over nodes.
 //!
 //! With latency `α` and bandwidth `β`, a ring of `n` ranks takes `2 (n-1)` steps for an all-reduce of `S` bytes, each
 //! moving `S/n` (Thakur et al. 2005; Patarasuk and Yuan 2009): `2 (n-1)/n · S/β + 2 (n-1) α`.
+
+mod collectives;
+mod nccl;
+
+pub use collectives::{Algorithm, Collective, CollectiveCost, GroupShape};
+pub use nccl::Medium;
 
 use crate::cluster::Link;
 
@@ -25,6 +31,11 @@ pub fn ring_reduce_scatter_s(ranks: u32, bytes: u64, link: Link) -> f64 {
     ring_half_s(ranks, bytes, link)
 }
 
+/// Seconds of an all-to-all in which each rank has `bytes` in all to send, a share to each rank: pair by pair.
+pub fn all_to_all_s(ranks: u32, bytes: u64, link: Link) -> f64 {
+    ring_half_s(ranks, bytes, link)
+}
+
 /// `n - 1` steps of `S/n` bytes.
 fn ring_half_s(ranks: u32, bytes: u64, link: Link) -> f64 {
     let steps = f64::from(ranks.saturating_sub(1));
@@ -45,6 +56,7 @@ mod tests {
         // 2 · 7/8 · 8 GB / 1 GB/s + 2 · 7 · 1 ms
         assert_relative_eq!(ring_all_reduce_s(8, 8_000_000_000, LINK), 14.0 + 0.014);
         assert_relative_eq!(ring_all_gather_s(4, 4_000_000_000, LINK), 3.0 + 0.003);
+        assert_relative_eq!(all_to_all_s(4, 4_000_000_000, LINK), 3.0 + 0.003);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod roofline;
 
 use super::{BlockCost, CostError, CostModel, PassCost, communication};
 use crate::cluster::GpuSpec;
+use crate::ids::LayerId;
 use crate::model::{Block, Execution, Precision, Recompute};
 use crate::profile::{Measured, ProfileQuery};
 use blocks::Work;
@@ -21,7 +22,7 @@ impl CostModel {
     pub fn block_cost(&self, block: Block, gpu: &GpuSpec, execution: &Execution) -> Result<BlockCost, CostError> {
         self.check(gpu, execution)?;
         let roofline = Roofline::new(gpu, execution.precision);
-        let work = Work::of(self.model(), block, execution);
+        let work = Work::of(self.model(), block, execution, self.settings());
         let (forward_s, backward_s) = roofline.passes_s(&work);
         let recompute_share = match (block, execution.recompute) {
             (Block::Layer(_), Recompute::Full) => 1.0,
@@ -29,7 +30,12 @@ impl CostModel {
             _ => 0.0,
         };
         if let Some(measured) = self.measured(block, gpu, execution)? {
-            return Ok(from_measured(measured, recompute_share));
+            let cost = from_measured(measured, recompute_share);
+            let projection = if block == Block::Head { self.unmeasured_projection(gpu, execution)? } else { None };
+            return Ok(projection.map_or(cost, |projection| BlockCost {
+                forward: cost.forward + projection.forward,
+                backward: cost.backward + projection.backward,
+            }));
         }
         let (forward_collectives, backward_collectives) = collectives(block);
         let one_s = self.collective_s(gpu, execution);
@@ -44,17 +50,42 @@ impl CostModel {
         Ok(BlockCost { forward, backward })
     }
 
-    /// Seconds of the optimizer step on one GPU: Adam reads and writes weights, gradients and state once, at memory
-    /// speed. Where the profile has measured it, what it measured.
+    /// The vocabulary projection and the loss where a profile measures the final norm alone, as it can be where they share
+    /// the embedding's matrix: the estimate, in the ratio of what layers take to theirs.
+    fn unmeasured_projection(&self, gpu: &GpuSpec, execution: &Execution) -> Result<Option<BlockCost>, CostError> {
+        let Some(profile) = &self.profile else { return Ok(None) };
+        let t = execution.tensor_parallel_size;
+        let held = profile.head_parameters(t, execution.precision);
+        if held.is_none_or(|held| held * u64::from(t) >= self.model().word_embedding_parameters()) {
+            return Ok(None);
+        }
+        let layer = Block::Layer(LayerId(0));
+        let Some(measured) = self.measured(layer, gpu, execution)? else { return Ok(None) };
+        let roofline = Roofline::new(gpu, execution.precision);
+        let passes_s = |block| roofline.passes_s(&Work::of(self.model(), block, execution, self.settings()));
+        let ((layer_forward_s, layer_backward_s), (forward_s, backward_s)) = (passes_s(layer), passes_s(Block::Head));
+        let pass = |compute_s| PassCost { compute_s, ..PassCost::default() };
+        Ok(Some(BlockCost {
+            forward: pass(forward_s * measured.forward_s / layer_forward_s),
+            backward: pass(backward_s * measured.backward_s / layer_backward_s),
+        }))
+    }
+
+    /// Seconds of the optimizer step on one GPU: Adam with gradient clipping, at memory speed. Where the profile has measured it, what it measured.
     pub fn optimizer_step_s(&self, gpu: &GpuSpec, parameters_per_gpu: u64, precision: Precision) -> f64 {
         let profile = self.profile.as_ref();
         if let Some(seconds) = profile.and_then(|profile| profile.optimizer_s_per_parameter(&gpu.name, precision)) {
             return seconds * parameters_per_gpu as f64;
         }
         let roofline = Roofline::new(gpu, precision);
-        // Master weight and two moments in fp32, read and written; the gradient read; in half precision the weight
-        // written besides. With gradients of 4 or of 2 bytes it comes to the same.
-        let bytes_per_parameter = 3 * 8 + 4;
+        // Weight and two moments in fp32 are read and written, the gradient read (28 bytes). Before that the gradients' norm
+        // is taken (4) and they are scaled to it (8), afterwards they are cleared (4). In half precision the weight is
+        // written besides (6); in fp16 the loss's scale is taken out and overflow looked for (8).
+        let bytes_per_parameter = match precision {
+            Precision::Fp32 => 44,
+            Precision::Bf16 => 50,
+            Precision::Fp16 => 58,
+        };
         roofline.stream_s((parameters_per_gpu * bytes_per_parameter) as f64)
     }
 

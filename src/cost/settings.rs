@@ -2,6 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
+/// How a framework puts element-wise operations together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kernels {
+    /// Bias and activation, bias, dropout and addition, and scale, mask and softmax are one kernel each, as Megatron-LM has
+    /// them.
+    #[default]
+    Fused,
+    /// Scale, mask and softmax are one kernel, everything else is an operation of PyTorch's each.
+    FusedSoftmax,
+    /// Every operation by itself, the softmax in fp32 between two conversions: Megatron-LM up to 1.1.5, of which DeepSpeed's
+    /// examples were made, unless told otherwise.
+    Separate,
+}
+
 /// Constants of memory and of the optimizer that a user may know better.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -20,6 +35,11 @@ pub struct CostSettings {
     pub profiled_bytes_per_parameter: u64,
     /// More reserve where a profile measures memory and several GPUs share a stage: 1 GB, as Sailor counts.
     pub profiled_tensor_parallel_reserve_bytes: u64,
+    /// Device memory that lies idle between tensors, as a share of the activations where a profile measures memory. None by
+    /// default: the reserve has some.
+    pub profiled_fragmentation: f64,
+    /// How element-wise operations are put together: `fused`, `fused_softmax` or `separate`.
+    pub kernels: Kernels,
 }
 
 impl Default for CostSettings {
@@ -30,6 +50,8 @@ impl Default for CostSettings {
             gradient_bytes_per_parameter: 2,
             profiled_bytes_per_parameter: 24,
             profiled_tensor_parallel_reserve_bytes: 1_000_000_000,
+            profiled_fragmentation: 0.0,
+            kernels: Kernels::Fused,
         }
     }
 }

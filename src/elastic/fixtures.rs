@@ -43,6 +43,7 @@ pub(super) fn cluster(names: &[&str]) -> Cluster {
         zone: "zone".to_owned(),
         price_usd_per_hour: 1.0,
         nic: Link { bytes_per_s: 100.0, latency_s: 0.0 },
+        wiring: crate::cluster::Wiring::default(),
         flow: None,
     };
     Cluster { nodes: names.iter().map(node).collect() }

@@ -162,7 +162,8 @@ fn memory_facts(plan: &Plan, request: &PlanRequest, replica: &Replica, index: us
             has_head: index + 1 == depth,
             in_flight: plan.schedule.in_flight(index, depth, replica.micro_batches),
         };
-        request.cost.stage_memory(&shape, &execution).total_bytes()
+        let shards = request.cost.framework().optimizer_shards(plan.replicas.len());
+        request.cost.stage_memory(&shape, &execution).with_optimizer_shards(shards).total_bytes()
     };
     let node = request.cluster.find(&stage.node).map(|id| request.cluster.node(id));
     let layer = node.and_then(|node| request.cost.block_cost(Block::Layer(LayerId(0)), &node.gpu, &execution).ok());

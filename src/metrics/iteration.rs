@@ -28,7 +28,11 @@ impl IterationBreakdown {
                 Op::Forward { .. } => priced.ranks[span.rank.index()].forward,
                 Op::Backward { part, .. } => priced.backward(span.rank, part),
                 Op::OptimizerStep => PassTime { total: span.end - span.start, ..PassTime::default() },
-                Op::Send { .. } | Op::Receive { .. } | Op::AllReduce { .. } => continue,
+                Op::Send { .. }
+                | Op::Receive { .. }
+                | Op::AllReduce { .. }
+                | Op::ReduceScatter { .. }
+                | Op::AllGather { .. } => continue,
             };
             book(Activity::Recomputation, pass.recompute);
             book(Activity::ExposedCommunication, pass.tensor_parallel);

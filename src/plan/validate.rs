@@ -207,7 +207,8 @@ impl Plan {
             has_head: place.stage + 1 == depth,
             in_flight: self.schedule.in_flight(place.stage, depth, replica.micro_batches),
         };
-        cost.stage_memory(&shape, &self.execution(&replica.stages[place.stage]))
+        let shards = cost.framework().optimizer_shards(self.replicas.len());
+        cost.stage_memory(&shape, &self.execution(&replica.stages[place.stage])).with_optimizer_shards(shards)
     }
 
     /// Every stage with its place, replica by replica.

@@ -115,11 +115,10 @@ impl Ring {
         let mut crossings: Vec<(NodeId, Link)> = Vec::new();
         let mut flows: Vec<FlowCurve> = Vec::new();
         for (from, to) in edges() {
-            let mut link = cluster.path(from, to);
+            let mut link = cluster.shared_path(from, to, slices);
             if from == to {
                 link.bytes_per_s /= turns;
             } else {
-                link.bytes_per_s /= f64::from(slices);
                 crossings.push((from, link));
                 for flow in [from, to].into_iter().filter_map(|node| cluster.node(node).flow) {
                     if !flows.contains(&flow) {
@@ -182,11 +181,12 @@ struct Messages {
 }
 
 impl Messages {
-    /// Without sequence parallelism each receiver gets the whole tensor, with it each part goes once to who needs it.
+    /// Where boundaries aren't partitioned each receiver gets the whole tensor, else each part goes once to who needs it.
     fn new(plan: &Plan, cost: &CostModel, from: &Stage, to: &Stage) -> Self {
         let (from, to) = (from.tensor_parallel_size(), to.tensor_parallel_size());
-        let count = if plan.sequence_parallel { from.max(to) } else { to };
-        let bytes = cost.boundary_bytes(&plan.execution_at(if plan.sequence_parallel { count } else { to }));
+        let partitioned = plan.sequence_parallel || cost.framework().partitioned_boundaries;
+        let count = if partitioned { from.max(to) } else { to };
+        let bytes = cost.boundary_bytes(&plan.execution_at(count));
         Self { count, bytes, turns: count.div_ceil(from).max(count.div_ceil(to)) }
     }
 
@@ -238,10 +238,12 @@ fn sharing([leaving, entering]: &[Vec<u32>; 2], from: NodeId, to: NodeId) -> u32
 fn boundary_s(stages: &[Stage], nodes: &[NodeId], traffic: &Traffic, prices: &Prices) -> [f64; 2] {
     let one_way_s = |(from, to): (usize, usize), at_once: &[Vec<u32>; 2]| {
         let messages = Messages::new(prices.plan, prices.cost, &stages[from], &stages[to]);
-        let mut link = prices.cluster.path(nodes[from], nodes[to]);
-        let sharing = if nodes[from] == nodes[to] { messages.turns } else { sharing(at_once, nodes[from], nodes[to]) };
+        let is_inside = nodes[from] == nodes[to];
+        let flows = if is_inside { 1 } else { sharing(at_once, nodes[from], nodes[to]) };
+        let mut link = prices.cluster.shared_path(nodes[from], nodes[to], flows);
+        let turns = if is_inside { messages.turns } else { 1 };
         let flow_bytes_per_s = prices.cluster.flow_bytes_per_s(nodes[from], nodes[to], messages.bytes as f64);
-        link.bytes_per_s = (link.bytes_per_s / f64::from(sharing)).min(flow_bytes_per_s);
+        link.bytes_per_s = (link.bytes_per_s / f64::from(turns)).min(flow_bytes_per_s);
         link.latency_s *= f64::from(messages.turns);
         transfer_s(messages.bytes, link)
     };

@@ -49,6 +49,20 @@ impl LayerProfile {
         Some(blocks.iter().filter_map(|block| block.memory))
     }
 
+    /// Parameters of the head on one GPU of a tensor-parallel group of this degree, where that was measured.
+    pub fn head_parameters(&self, tensor_parallel_size: u32, precision: Precision) -> Option<u64> {
+        Some(self.memory(tensor_parallel_size, precision)?.last()?.parameters)
+    }
+
+    /// Parameters of the embedding over all GPUs of a group, where that was measured at some degree.
+    pub fn embedding_parameters(&self) -> Option<u64> {
+        let curves = self.curves.iter().filter_map(|curve| {
+            let block = curve.points.iter().find_map(|(_, entry)| entry.blocks.first()?.memory)?;
+            Some((curve.tensor_parallel_size, block.parameters))
+        });
+        curves.min().map(|(degree, parameters)| parameters * u64::from(degree))
+    }
+
     /// Blocks of the model as far as some were measured one by one: its layers and both ends.
     pub(super) fn block_count(&self) -> Option<usize> {
         let entries = self.curves.iter().flat_map(|curve| &curve.points);

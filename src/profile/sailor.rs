@@ -18,6 +18,9 @@ const LAYERS_OF_MEASURED_STEP: usize = 2;
 /// A last layer that takes less than this share of the one before it is no transformer layer but the final norm.
 const NORM_SHARE: f64 = 0.1;
 
+/// What stands where a backward pass wasn't measured.
+const UNMEASURED_S: f64 = 1e-6;
+
 /// Names of their models that are presets here.
 const MODELS: [(&str, &str); 1] = [("OPT-350", "opt-350m")];
 
@@ -49,6 +52,12 @@ struct Times {
     update: Vec<f64>,
 }
 
+/// What a model of Sailor's is called here.
+pub fn model_of_sailor(name: &str) -> String {
+    let known = MODELS.iter().find(|(theirs, _)| *theirs == name);
+    known.map_or_else(|| name.to_lowercase(), |(_, ours)| (*ours).to_owned())
+}
+
 impl SailorFile {
     /// The same measurements as entries of our own format; an error says what can't be.
     pub(super) fn into_profile(self) -> Result<ProfileFile, String> {
@@ -60,8 +69,7 @@ impl SailorFile {
         }
         let entries = self.by_micro_batch_size.iter().map(|(size, times)| self.entry(*size, times));
         let entries = entries.collect::<Result<Vec<_>, String>>()?;
-        let known = MODELS.iter().find(|(theirs, _)| *theirs == self.model);
-        let model = known.map_or_else(|| self.model.to_lowercase(), |(_, ours)| (*ours).to_owned());
+        let model = model_of_sailor(&self.model);
         Ok(ProfileFile { schema_version: SCHEMA_VERSION, model, entries, links: None })
     }
 
@@ -82,12 +90,15 @@ impl SailorFile {
                 memory: self.layers[block].memory(),
             })
             .collect();
+        // It wasn't measured, and in some files stands there as zero.
+        blocks[0].backward_s = blocks[0].backward_s.max(UNMEASURED_S);
         join_norm(&mut blocks);
         let (embedding, head) = (blocks[0].time(), blocks[blocks.len() - 1].time());
         let layers = &blocks[1..blocks.len() - 1];
         let mean = |of: fn(&MeasuredBlock) -> f64| layers.iter().map(of).sum::<f64>() / layers.len() as f64;
         let layer = super::Measured { forward_s: mean(|b| b.forward_s), backward_s: mean(|b| b.backward_s) };
-        let step_s = times.update[0];
+        // Where the step wasn't measured it stands there as zero.
+        let step_s = Some(times.update[0]).filter(|step_s| *step_s > 0.0);
         Ok(ProfileEntry {
             gpu: self.gpu.clone(),
             tensor_parallel_size: self.tp,
@@ -96,9 +107,11 @@ impl SailorFile {
             layer,
             embedding: Some(embedding),
             head: Some(head),
-            optimizer_s_per_parameter: measured_parameters(&blocks).map(|parameters| step_s / parameters as f64),
+            optimizer_s_per_parameter: measured_parameters(&blocks)
+                .zip(step_s)
+                .map(|(parameters, step_s)| step_s / parameters as f64),
             last_backward_factor: None,
-            optimizer_step_s: Some(step_s),
+            optimizer_step_s: step_s,
             blocks,
         })
     }

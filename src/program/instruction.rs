@@ -15,14 +15,16 @@ impl InstructionId {
     }
 }
 
-/// One operation and the one instruction of another stream that must have ended before it starts. Order within a
-/// stream is implied.
+/// One operation and the instructions of other streams that must have ended before it starts. Order within a stream is
+/// implied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     /// What to do.
     pub op: Op,
     /// What it waits for, beside its predecessor in its own stream.
     pub after: Option<InstructionId>,
+    /// A second such instruction: where sends and receives block, a pass waits for both.
+    pub also_after: Option<InstructionId>,
 }
 
 /// An operation of a rank.
@@ -58,11 +60,25 @@ pub enum Op {
         /// Index into [`Program::channels`](super::Program::channels).
         channel: u32,
     },
-    /// Sums a block's gradient over its group, each member weighted by its share of the global batch.
+    /// Sums the gradient of a group's blocks over its members, each weighted by its share of the global batch.
     AllReduce {
         /// Index into [`Program::groups`](super::Program::groups).
         group: u32,
-        /// The block.
+        /// The block, or of several the one that goes backward last.
+        block: Block,
+    },
+    /// The same, but each member gets the sum of its share of the group only, whose optimizer state it holds (ZeRO-1).
+    ReduceScatter {
+        /// Index into [`Program::groups`](super::Program::groups).
+        group: u32,
+        /// As in [`Op::AllReduce`].
+        block: Block,
+    },
+    /// Gives all members the weights that each has updated its share of.
+    AllGather {
+        /// Index into [`Program::groups`](super::Program::groups).
+        group: u32,
+        /// As in [`Op::AllReduce`].
         block: Block,
     },
     /// Updates the weights.
@@ -103,7 +119,7 @@ pub enum Stream {
     ReceiveDownstream,
     /// Gradients in.
     ReceiveUpstream,
-    /// Gradient reduction.
+    /// Gradient reduction, and what gathers weights after it.
     Collective,
 }
 
@@ -117,9 +133,28 @@ impl Instruction {
     pub fn stream(&self) -> Stream {
         self.op.stream()
     }
+
+    /// What it waits for in other queues.
+    pub fn waits_for(&self) -> impl Iterator<Item = InstructionId> + use<> {
+        self.after.into_iter().chain(self.also_after)
+    }
 }
 
 impl Op {
+    /// The group that it takes part in, where it is a collective.
+    pub fn group(&self) -> Option<u32> {
+        match *self {
+            Self::AllReduce { group, .. } | Self::ReduceScatter { group, .. } | Self::AllGather { group, .. } => {
+                Some(group)
+            }
+            Self::Forward { .. }
+            | Self::Backward { .. }
+            | Self::Send { .. }
+            | Self::Receive { .. }
+            | Self::OptimizerStep => None,
+        }
+    }
+
     /// The queue that it runs in.
     pub fn stream(&self) -> Stream {
         match self {
@@ -128,7 +163,7 @@ impl Op {
             Self::Send { direction: Direction::Upstream, .. } => Stream::SendUpstream,
             Self::Receive { direction: Direction::Downstream, .. } => Stream::ReceiveDownstream,
             Self::Receive { direction: Direction::Upstream, .. } => Stream::ReceiveUpstream,
-            Self::AllReduce { .. } => Stream::Collective,
+            Self::AllReduce { .. } | Self::ReduceScatter { .. } | Self::AllGather { .. } => Stream::Collective,
         }
     }
 }
@@ -150,6 +185,8 @@ impl fmt::Display for Op {
             }
             Self::Receive { micro_batch, .. } => write!(f, "receive gradient of {micro_batch}"),
             Self::AllReduce { block, .. } => write!(f, "all_reduce gradient of {block}"),
+            Self::ReduceScatter { block, .. } => write!(f, "reduce_scatter gradient of {block}"),
+            Self::AllGather { block, .. } => write!(f, "all_gather weights of {block}"),
             Self::OptimizerStep => f.write_str("optimizer step"),
         }
     }

@@ -26,7 +26,8 @@ pub(super) struct Neighbours {
 type Pair = (u32, u32, Share);
 
 impl Layout {
-    pub(super) fn new(plan: &Plan) -> Self {
+    /// `partitioned` says whether ranks hold, or send, their own part of an activation only.
+    pub(super) fn new(plan: &Plan, partitioned: bool) -> Self {
         let mut layout = Self {
             first_rank: Vec::new(),
             neighbours: vec![Neighbours::default(); plan.world_size()],
@@ -41,7 +42,7 @@ impl Layout {
             }
             for (boundary, firsts) in replica.stages.windows(2).zip(first.windows(2)) {
                 let degrees = [boundary[0].tensor_parallel_size(), boundary[1].tensor_parallel_size()];
-                layout.connect([firsts[0], firsts[1]], degrees, plan.sequence_parallel);
+                layout.connect([firsts[0], firsts[1]], degrees, partitioned);
             }
             layout.first_rank.push(first);
         }
@@ -49,9 +50,9 @@ impl Layout {
     }
 
     /// The channels of a boundary, there and back in turn.
-    fn connect(&mut self, [before, after]: [u32; 2], degrees: [u32; 2], sequence_parallel: bool) {
-        let mut there = pairs(degrees, sequence_parallel).into_iter();
-        let mut back = pairs([degrees[1], degrees[0]], sequence_parallel).into_iter();
+    fn connect(&mut self, [before, after]: [u32; 2], degrees: [u32; 2], partitioned: bool) {
+        let mut there = pairs(degrees, partitioned).into_iter();
+        let mut back = pairs([degrees[1], degrees[0]], partitioned).into_iter();
         loop {
             let (activation, gradient) = (there.next(), back.next());
             if let Some((from, to, share)) = activation {
@@ -88,12 +89,11 @@ impl Layout {
 
 /// Who sends what to whom, from a stage of `degrees[0]` ranks to one of `degrees[1]`.
 ///
-/// Without sequence parallelism every rank holds the whole tensor: receiver `j` gets it from sender `j t_s / t_r`, so that
-/// a sender serves several receivers where there are more of those, and some senders serve nobody where there are fewer.
-/// With sequence parallelism each rank holds its share of the rows, and everybody gets each part of its own share from
-/// who has it.
-fn pairs([senders, receivers]: [u32; 2], sequence_parallel: bool) -> Vec<Pair> {
-    if !sequence_parallel {
+/// Where every rank sends the whole tensor, receiver `j` gets it from sender `j t_s / t_r`, so that a sender serves several
+/// receivers where there are more of those, and some senders serve nobody where there are fewer. Where each rank sends its
+/// share of the rows, as under sequence parallelism, everybody gets each part of its own share from who has it.
+fn pairs([senders, receivers]: [u32; 2], partitioned: bool) -> Vec<Pair> {
+    if !partitioned {
         return (0..receivers).map(|to| (to * senders / receivers, to, Share::WHOLE)).collect();
     }
     let pair = |from, to| {

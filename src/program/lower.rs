@@ -3,45 +3,82 @@
 //! Each pass takes a rank's operations and gives them back with more between them. Dependencies come last, from where
 //! an operation stands ([`with_dependencies`]), so that no pass has to keep indices right for the next.
 
+use super::buckets::in_buckets;
 use super::layout::{Layout, Neighbours};
+use super::point_to_point::Exchanges;
 use super::schedules::{StagePosition, compute_order};
 use super::share::{Share, lcm};
-use super::{Direction, Group, Instruction, InstructionId, Op, Part, Program, RankProgram, Stream};
+use super::{Direction, Group, Op, Part, Program, RankProgram};
+use crate::cost::{CostModel, Framework, OptimizerState, ReductionTime};
 use crate::ids::{ReplicaId, StageId};
 use crate::model::Block;
 use crate::plan::Plan;
 use indexmap::IndexMap;
 
-/// What lowering has to know of the model beside the plan.
+/// What lowering has to know beside the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LowerOptions {
     /// The head shares the embedding's matrix, so that first and last stages reduce its gradient together.
     pub tie_word_embeddings: bool,
+    /// What the framework does with the plan.
+    pub framework: Framework,
+    /// Parameters of the embedding, of a layer and of the head, by which gradients are put in buckets; as many as there
+    /// are where buckets aren't counted in parameters.
+    pub block_parameters: [u64; 3],
+}
+
+impl LowerOptions {
+    /// Those of the model and the framework that a cost model prices.
+    pub fn of(cost: &CostModel) -> Self {
+        let model = cost.model();
+        let layer = Block::Layer(crate::ids::LayerId(0));
+        Self {
+            tie_word_embeddings: model.tie_word_embeddings,
+            framework: cost.framework(),
+            block_parameters: [Block::Embedding, layer, Block::Head].map(|block| model.block_parameters(block)),
+        }
+    }
+
+    pub(super) fn parameters(&self, block: Block) -> u64 {
+        match block {
+            Block::Embedding => self.block_parameters[0],
+            Block::Layer(_) => self.block_parameters[1],
+            Block::Head => self.block_parameters[2],
+        }
+    }
 }
 
 impl Program {
     /// Lowers a valid plan. Ranks are numbered replica by replica, stage by stage, then along the tensor-parallel group.
     pub fn lower(plan: &Plan, options: LowerOptions) -> Self {
-        let layout = Layout::new(plan);
+        let partitioned = plan.sequence_parallel || options.framework.partitioned_boundaries;
+        let layout = Layout::new(plan, partitioned);
         let groups = gradient_groups(plan, &layout, options);
+        let is_sharded = options.framework.optimizer == OptimizerState::Sharded && plan.replicas.len() > 1;
         let mut ranks = Vec::with_capacity(plan.world_size());
         for (j, replica) in plan.replicas.iter().enumerate() {
             let depth = replica.stages.len();
             for (p, stage) in replica.stages.iter().enumerate() {
                 let position = StagePosition { stage: p, depth, micro_batches: replica.micro_batches };
                 let order = compute_order(plan.schedule, position);
+                let exchanges = Exchanges::new(options.framework.point_to_point, plan.schedule, position);
                 let blocks = replica.blocks(p);
                 let tensor_parallel_size = stage.tensor_parallel_size();
                 for tensor_rank in 0..tensor_parallel_size {
                     let ops = with_communication(&order, layout.neighbours(layout.rank(j, p, tensor_rank)));
                     let held = Share::of_rank(tensor_rank, tensor_parallel_size);
-                    let ops = with_gradient_reduction(ops, &blocks, &groups.reduced(&blocks, held, options));
+                    let mut reduced = groups.reduced(&blocks, held, options);
+                    if is_sharded {
+                        reduced.iter_mut().for_each(|(_, op)| *op = scattered(*op));
+                    }
+                    let ops = with_gradient_reduction(ops, &blocks, &reduced, options.framework.reduction);
                     ranks.push(RankProgram {
                         replica: ReplicaId::from(j),
                         stage: StageId::from(p),
                         tensor_rank,
                         tensor_parallel_size,
-                        instructions: with_dependencies(&ops),
+                        is_partitioned: partitioned,
+                        instructions: exchanges.with_dependencies(ops),
                     });
                 }
             }
@@ -55,8 +92,10 @@ impl Program {
 /// Groups of more than one rank.
 struct Groups {
     all: Vec<Group>,
-    /// By block, the number of its first group and of its slices; one group follows the other.
+    /// By block, the number of its first slice and of its slices; one follows the other.
     of_block: IndexMap<Block, (u32, u32)>,
+    /// By slice, the group that is reduced after its block; none where the block waits for others of its bucket.
+    of_slice: Vec<Option<u32>>,
 }
 
 /// The groups of all slices of all blocks that several stages hold. A ring goes node by node, so that it leaves each node
@@ -75,7 +114,7 @@ fn gradient_groups(plan: &Plan, layout: &Layout, options: LowerOptions) -> Group
         }
     }
     let stage = |(j, p): (usize, usize)| &plan.replicas[j].stages[p];
-    let mut groups = Groups { all: Vec::new(), of_block: IndexMap::new() };
+    let mut groups = Groups { all: Vec::new(), of_block: IndexMap::new(), of_slice: Vec::new() };
     for (block, mut stages) in holders {
         if stages.len() < 2 {
             continue;
@@ -88,18 +127,19 @@ fn gradient_groups(plan: &Plan, layout: &Layout, options: LowerOptions) -> Group
             let holder =
                 |&(j, p): &(usize, usize)| layout.rank(j, p, slice * stage((j, p)).tensor_parallel_size() / slices);
             let ranks = stages.iter().map(holder).collect();
-            groups.all.push(Group { block, share: Share::of_rank(slice, slices), ranks });
+            groups.all.push(Group { blocks: vec![block], share: Share::of_rank(slice, slices), ranks });
         }
     }
+    (groups.all, groups.of_slice) = in_buckets(groups.all, options);
     groups
 }
 
 impl Groups {
     /// The groups of what a rank holds of a block.
-    fn of(&self, block: Block, held: Share) -> impl Iterator<Item = u32> + use<> {
+    fn of(&self, block: Block, held: Share) -> impl Iterator<Item = u32> {
         let (first, slices) = self.of_block.get(&block).copied().unwrap_or_default();
         let slices = if slices == 0 { 0..0 } else { held.in_parts(slices) };
-        slices.map(move |slice| first + slice)
+        slices.filter_map(move |slice| self.of_slice[(first + slice) as usize])
     }
 
     /// What a rank reduces: after the backward of which of its blocks, which group. In the one order that all ranks
@@ -139,47 +179,41 @@ fn with_communication(order: &[Op], neighbours: &Neighbours) -> Vec<Op> {
     ops
 }
 
-/// Cuts the last backward into blocks, each followed by its reduction, and ends with the optimizer step.
-fn with_gradient_reduction(mut ops: Vec<Op>, blocks: &[Block], reduced: &[(Block, Op)]) -> Vec<Op> {
-    let last = ops.iter().rposition(|op| matches!(op, Op::Backward { .. }));
-    if let (Some(at), false) = (last, reduced.is_empty()) {
-        let Op::Backward { micro_batch, .. } = ops[at] else { unreachable!("found as a backward pass") };
-        let send = ops.split_off(at + 1);
-        ops.pop();
-        for &block in blocks.iter().rev() {
-            ops.push(Op::Backward { micro_batch, part: Part::Block(block) });
-            if block == blocks[0] {
-                ops.extend_from_slice(&send);
-            }
-            ops.extend(reduced.iter().filter(|(after, _)| *after == block).map(|(_, reduce)| *reduce));
-        }
-    }
-    ops.push(Op::OptimizerStep);
-    ops
+/// A reduction of which each member gets its share only.
+fn scattered(op: Op) -> Op {
+    let Op::AllReduce { group, block } = op else { unreachable!("gradients are all-reduced at first") };
+    Op::ReduceScatter { group, block }
 }
 
-/// What waits for what, from where it stands: a pass for the receive right before it, and with that for those before it
-/// in the same stream; a send or a reduction for the last pass before it; the optimizer for the last reduction.
-fn with_dependencies(ops: &[Op]) -> Vec<Instruction> {
-    let mut last_compute = None;
-    let mut last_reduction = None;
-    let mut received = None;
-    let mut instructions = Vec::with_capacity(ops.len());
-    for (index, &op) in ops.iter().enumerate() {
-        let id = Some(InstructionId(index as u32));
-        let after = match op {
-            Op::Forward { .. } | Op::Backward { .. } => received.take(),
-            Op::Send { .. } | Op::AllReduce { .. } => last_compute,
-            Op::Receive { .. } => None,
-            Op::OptimizerStep => last_reduction,
-        };
-        match op.stream() {
-            Stream::Compute => last_compute = id,
-            Stream::Collective => last_reduction = id,
-            Stream::ReceiveDownstream | Stream::ReceiveUpstream => received = id,
-            Stream::SendDownstream | Stream::SendUpstream => {}
+/// Puts reductions behind the backward passes of their blocks, for which the last one is cut into them, or all of them
+/// behind the last one; then the optimizer step, and what it takes to give everybody the weights.
+fn with_gradient_reduction(
+    mut ops: Vec<Op>,
+    blocks: &[Block],
+    reduced: &[(Block, Op)],
+    time: ReductionTime,
+) -> Vec<Op> {
+    let last = ops.iter().rposition(|op| matches!(op, Op::Backward { .. }));
+    match (last, time) {
+        (Some(at), ReductionTime::Overlapped) if !reduced.is_empty() => {
+            let Op::Backward { micro_batch, .. } = ops[at] else { unreachable!("found as a backward pass") };
+            let send = ops.split_off(at + 1);
+            ops.pop();
+            for &block in blocks.iter().rev() {
+                ops.push(Op::Backward { micro_batch, part: Part::Block(block) });
+                if block == blocks[0] {
+                    ops.extend_from_slice(&send);
+                }
+                ops.extend(reduced.iter().filter(|(after, _)| *after == block).map(|(_, reduce)| *reduce));
+            }
         }
-        instructions.push(Instruction { op, after });
+        _ => ops.extend(reduced.iter().map(|(_, reduce)| *reduce)),
     }
-    instructions
+    ops.push(Op::OptimizerStep);
+    let gathered = |(_, op): &(Block, Op)| match *op {
+        Op::ReduceScatter { group, block } => Some(Op::AllGather { group, block }),
+        _ => None,
+    };
+    ops.extend(reduced.iter().rev().filter_map(gathered));
+    ops
 }

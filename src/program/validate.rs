@@ -45,13 +45,13 @@ pub enum ProgramError {
         allowed: u32,
     },
     /// Members of a group reduce it a different number of times.
-    #[error("group {group}: {rank} takes part {found} times, expected once")]
+    #[error("group {group}: {rank} reduces {found} times, or doesn't gather what it scatters; expected once each")]
     Group {
         /// The group.
         group: usize,
         /// The member.
         rank: Rank,
-        /// How often it takes part.
+        /// How often it reduces.
         found: usize,
     },
     /// A rank that gets or reduces too little, too much, or what isn't there.
@@ -110,10 +110,13 @@ impl Program {
     fn validate_groups(&self) -> Result<(), ProgramError> {
         for (index, group) in self.groups.iter().enumerate() {
             for &rank in &group.ranks {
-                let takes_part =
-                    |i: &&Instruction| matches!(i.op, Op::AllReduce { group, .. } if group as usize == index);
-                let found = self.ranks[rank.index()].instructions.iter().filter(takes_part).count();
-                if found != 1 {
+                let ops = || self.ranks[rank.index()].instructions.iter().map(|instruction| instruction.op);
+                let of_group = |op: &Op| op.group().is_some_and(|group| group as usize == index);
+                let gathers = |op: &Op| matches!(op, Op::AllGather { .. });
+                let found = ops().filter(|op| of_group(op) && !gathers(op)).count();
+                let is_scattered = ops().any(|op| of_group(&op) && matches!(op, Op::ReduceScatter { .. }));
+                let gathered = ops().filter(|op| of_group(op) && gathers(op)).count();
+                if found != 1 || gathered != usize::from(is_scattered) {
                     return Err(ProgramError::Group { group: index, rank, found });
                 }
             }
@@ -221,12 +224,12 @@ impl<'a> UntimedRun<'a> {
     fn advance(&mut self, rank: usize, stream: usize) -> bool {
         let Some(&id) = self.queues[rank][stream].last() else { return false };
         let instruction = self.program.ranks[rank].instructions[id as usize];
-        if instruction.after.is_some_and(|after| !self.done[rank][after.index()]) {
+        if instruction.waits_for().any(|after| !self.done[rank][after.index()]) {
             return false;
         }
         let (meeting, needed) = match instruction.op {
             Op::Send { channel, .. } | Op::Receive { channel, .. } => (channel as usize, 2),
-            Op::AllReduce { group, .. } => {
+            Op::AllReduce { group, .. } | Op::ReduceScatter { group, .. } | Op::AllGather { group, .. } => {
                 (self.program.channels.len() + group as usize, self.program.groups[group as usize].ranks.len())
             }
             Op::Forward { .. } | Op::Backward { .. } => {

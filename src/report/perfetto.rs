@@ -132,6 +132,8 @@ fn slice(program: &Program, span: &Span) -> Event {
             (format!("receive mb{}", micro_batch.0), "receive", slice_args(Some(micro_batch)))
         }
         Op::AllReduce { block, .. } => (format!("all_reduce {block}"), "collective", slice_args(None)),
+        Op::ReduceScatter { block, .. } => (format!("reduce_scatter {block}"), "collective", slice_args(None)),
+        Op::AllGather { block, .. } => (format!("all_gather {block}"), "collective", slice_args(None)),
         Op::OptimizerStep => ("optimizer step".to_owned(), "optimizer", slice_args(None)),
     };
     Event::slice(name, category, (pid, tid), (span.start, span.end), args)

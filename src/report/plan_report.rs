@@ -19,6 +19,7 @@ impl StageFootprint {
     /// The footprint of every stage of every replica, nested as in the plan. A node that the cluster doesn't have counts
     /// as one without memory.
     pub fn of_plan(plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Vec<Vec<Self>> {
+        let shards = cost.framework().optimizer_shards(plan.replicas.len());
         let of_replica = |replica: &crate::plan::Replica| {
             let depth = replica.stages.len();
             let footprint = |(p, stage): (usize, &crate::plan::Stage)| {
@@ -30,7 +31,7 @@ impl StageFootprint {
                 };
                 let node = cluster.find(&stage.node).map(|id| cluster.node(id));
                 Self {
-                    peak: cost.stage_memory(&shape, &plan.execution(stage)),
+                    peak: cost.stage_memory(&shape, &plan.execution(stage)).with_optimizer_shards(shards),
                     capacity_bytes: node.map_or(0, |node| node.gpu.memory_bytes),
                 }
             };

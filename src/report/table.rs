@@ -1,6 +1,7 @@
 //! Tables for people, never wider than the screen they are for.
 
 mod comparison;
+mod errors;
 mod explanation;
 mod grid;
 mod peers;
@@ -11,6 +12,7 @@ mod rented;
 mod statistics;
 
 pub use comparison::{comparison_csv, comparison_markdown, comparison_table};
+pub(super) use errors::{ERROR_COLUMNS, error_rows};
 pub use explanation::{explanation_text, fitting_changes_text};
 pub(super) use peers::peer_rows;
 pub use plans::plan_table;

@@ -36,7 +36,7 @@ impl fmt::Display for Waiting {
 /// Runs one iteration of the hosted ranks and returns what happened when.
 ///
 /// Every stream of a rank runs its instructions in order; an instruction starts when its stream is free and the
-/// instruction it names in [`Instruction::after`](crate::program::Instruction::after) has ended.
+/// instructions that it [waits for](crate::program::Instruction::waits_for) have ended.
 pub fn drive<B: Backend>(program: &Program, ranks: &[Rank], backend: &mut B) -> Result<Timeline, DriveError<B::Error>> {
     let mut hosted: Vec<Option<RankState>> = vec![None; program.ranks().len()];
     let mut left = 0;
@@ -96,7 +96,7 @@ impl RankState {
             }
             let Some(&id) = self.queues[stream].get(self.ended[stream]) else { continue };
             let instruction = program.instruction(rank, id);
-            if instruction.after.is_none_or(|after| self.done[after.index()]) {
+            if instruction.waits_for().all(|after| self.done[after.index()]) {
                 self.busy[stream] = true;
                 backend.issue(rank, id, instruction).map_err(DriveError::Backend)?;
             }

@@ -4,9 +4,11 @@ mod backend;
 pub mod network;
 mod pricing;
 pub mod queue;
+mod reduction;
 mod simulate;
 #[cfg(test)]
 mod tests;
+mod topology;
 
 pub use backend::{SimBackend, SimError};
 pub use pricing::{GroupPrice, PassTime, PricedProgram, RankPrice};

@@ -5,6 +5,7 @@
 
 use super::{Scenario, ScenarioError};
 use crate::cluster::{GpuSpec, NIC_GBIT_PER_S, NIC_LATENCY_US};
+use crate::cost::Buckets;
 use crate::elastic::checkpoint::CheckpointInterval;
 use crate::units::format_number;
 use std::collections::BTreeSet;
@@ -68,6 +69,12 @@ impl Scenario {
         Number::new("network.nic_latency_us", network.nic_latency_us, usual.nic_latency_us)
             .option("--nic-latency-us")
             .within(*NIC_LATENCY_US.start(), *NIC_LATENCY_US.end())?;
+        Number::new("network.nics_per_node", f64::from(network.nics_per_node), f64::from(usual.nics_per_node))
+            .option("--nics-per-node")
+            .within(1.0, f64::from(MOST_GPUS_IN_NODE))?;
+        if let Buckets::Parameters(parameters) = self.framework.buckets {
+            Number::new("framework.buckets.parameters", parameters as f64, 4e7).within(1.0, 1e15)?;
+        }
         network.flows.iter().try_for_each(check_flow)
     }
 

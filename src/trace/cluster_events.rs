@@ -96,6 +96,7 @@ fn node(name: &str, time: SimTime, offer: &NodeOffer, defaults: &OfferDefaults) 
     let gpu_count = offer.gpu_count.or(defaults.gpus_per_node);
     let gpu_count = gpu_count.ok_or_else(|| OfferError::NoGpuCount { node: name.to_owned() })?;
     let price = offer.price_usd_per_hour.unwrap_or(gpu.spot_usd_per_hour * f64::from(gpu_count));
+    let (nic, wiring) = defaults.node.interfaces(gpu_count);
     Ok(Node {
         name: name.to_owned(),
         flow: defaults.node.flow(&gpu),
@@ -103,7 +104,8 @@ fn node(name: &str, time: SimTime, offer: &NodeOffer, defaults: &OfferDefaults) 
         gpu_count,
         zone: offer.zone.clone().unwrap_or_else(|| defaults.node.zone.clone()),
         price_usd_per_hour: price,
-        nic: defaults.node.nic,
+        nic,
+        wiring,
     })
 }
 

@@ -23,6 +23,9 @@ pub fn host_cluster(plan: &Plan, gpu_type: &str) -> Cluster {
         fp16_flops_per_s: 1e11,
         bf16_flops_per_s: Some(1e11),
         hbm_bytes_per_s: 1e10,
+        multiprocessors: 1,
+        product_share: GpuSpec::USUAL_PRODUCT_SHARE,
+        stream_share: GpuSpec::USUAL_STREAM_SHARE,
         intra_node: UNBOUNDED,
         intra_node_kind: "this machine".to_owned(),
         host_bytes_per_s: UNBOUNDED.bytes_per_s,
@@ -54,7 +57,8 @@ pub fn nodes_of_plan(
         }
         let gpu = gpu(stage)?;
         let (name, zone) = (stage.node.clone(), defaults.zone.clone());
-        cluster.nodes.push(Node { name, gpu, gpu_count, zone, price_usd_per_hour: 0.0, nic: defaults.nic, flow: None });
+        let (nic, wiring) = defaults.interfaces(gpu_count);
+        cluster.nodes.push(Node { name, gpu, gpu_count, zone, price_usd_per_hour: 0.0, nic, wiring, flow: None });
     }
     Ok(cluster)
 }

@@ -134,7 +134,7 @@ pub struct RecoveryReport {
 
 /// The lowered program of a plan: what the spans of its steps refer to.
 pub fn program(job: &Job, plan: &Plan) -> Program {
-    Program::lower(plan, LowerOptions { tie_word_embeddings: job.model.tie_word_embeddings })
+    Program::lower(plan, LowerOptions { tie_word_embeddings: job.model.tie_word_embeddings, ..LowerOptions::default() })
 }
 
 /// What the ranks measured beside their spans.

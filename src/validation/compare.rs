@@ -161,7 +161,7 @@ fn operation(op: Op) -> usize {
         Op::Backward { .. } => 1,
         Op::Send { .. } => 2,
         Op::Receive { .. } => 3,
-        Op::AllReduce { .. } => 4,
+        Op::AllReduce { .. } | Op::ReduceScatter { .. } | Op::AllGather { .. } => 4,
         Op::OptimizerStep => 5,
     }
 }

@@ -82,7 +82,7 @@ pub fn predict(
     ranks: RankConditions<'_>,
     host: Host,
 ) -> Result<Prediction, SimError> {
-    let options = LowerOptions { tie_word_embeddings: cost.model().tie_word_embeddings };
+    let options = LowerOptions { tie_word_embeddings: cost.model().tie_word_embeddings, ..LowerOptions::default() };
     let program = Program::lower(plan, options);
     let mut priced = PricedProgram::new(plan, &program, cluster, cost)?;
     for (rank, cost) in ranks.costs.iter().enumerate() {

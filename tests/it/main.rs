@@ -13,3 +13,4 @@ mod run;
 mod scenarios;
 mod support;
 mod tidy;
+mod validate;

@@ -45,6 +45,9 @@ pub(super) fn core_spec(memory_bytes: u64) -> Arc<GpuSpec> {
         fp16_flops_per_s: CORE_FLOPS_PER_S,
         bf16_flops_per_s: Some(CORE_FLOPS_PER_S),
         hbm_bytes_per_s: CORE_BYTES_PER_S,
+        multiprocessors: 1,
+        product_share: GpuSpec::USUAL_PRODUCT_SHARE,
+        stream_share: GpuSpec::USUAL_STREAM_SHARE,
         intra_node: LOOPBACK,
         intra_node_kind: "loopback".to_owned(),
         host_bytes_per_s: CORE_BYTES_PER_S,
@@ -62,6 +65,7 @@ pub(super) fn cores_as_nodes(ranks: u32) -> Cluster {
         zone: NodeDefaults::default().zone,
         price_usd_per_hour: 0.0,
         nic: LOOPBACK,
+        wiring: crate::cluster::Wiring::default(),
         flow: None,
     };
     Cluster { nodes: (0..ranks).map(node).collect() }

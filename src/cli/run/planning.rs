@@ -204,9 +204,10 @@ fn gpus(asked: Asked<'_>) -> anyhow::Result<Cluster> {
     };
     let entries = asked.devices.device_map.as_ref().map_or(1, Vec::len);
     let gpu_count = asked.planning.ranks.unwrap_or(entries as u32);
-    let NodeDefaults { nic, zone, .. } = NodeDefaults::default();
+    let NodeDefaults { nic, wiring, zone, .. } = NodeDefaults::default();
     let gpu = host::device_spec(gpu_type)?;
-    let node = Node { name: "gpu-0".to_owned(), gpu, gpu_count, zone, price_usd_per_hour: 0.0, nic, flow: None };
+    let node =
+        Node { name: "gpu-0".to_owned(), gpu, gpu_count, zone, price_usd_per_hour: 0.0, nic, wiring, flow: None };
     Ok(Cluster { nodes: vec![node] })
 }
 

@@ -1,10 +1,11 @@
 //! The operations of a block on one GPU, as the roofline sees them.
 //!
-//! The numbers of accesses per element and the host's times are fitted (see `roofline`); they are larger than what a
-//! fused implementation needs because published profiles are of eager frameworks. Where the data don't tell forward
-//! from backward (head, embedding), the accesses are halved between them and the host's time is split one to two.
+//! Accesses of fused kernels are counted from what they read and write. Those of PyTorch's separate operations and the host's
+//! times are fitted (see `roofline`). Where the data don't tell forward from backward (head, embedding), accesses are halved
+//! between them and the host's time is split one to two.
 
-use crate::model::{Architecture, Block, Execution, MatrixProduct, ModelSpec};
+use crate::cost::{CostSettings, Kernels};
+use crate::model::{Architecture, Block, Execution, MatrixProduct, ModelSpec, Precision};
 
 /// What a forward and a backward pass do on one of `t` GPUs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,22 +52,25 @@ const HEAD_HOST_S: (f64, f64) = (1.14e-3 * ISSUED_AHEAD, 2.27e-3 * ISSUED_AHEAD)
 /// Host seconds of the embedding's passes.
 const EMBEDDING_HOST_S: (f64, f64) = (0.4e-3 * ISSUED_AHEAD, 0.8e-3 * ISSUED_AHEAD);
 /// Accesses per fp32 logit in either pass: conversion, softmax, loss, and its gradient.
-const LOGIT_ACCESSES: f64 = 6.24;
+const LOGIT_ACCESSES: f64 = 5.65;
 /// Accesses per element of the embedding's output in either pass.
 const EMBEDDING_ACCESSES: f64 = 22.3;
 /// As many more where the vocabulary is split: masking of foreign tokens.
 const VOCABULARY_SPLIT_ACCESSES: f64 = 10.7;
 
 impl Work {
-    pub(super) fn of(model: &ModelSpec, block: Block, execution: &Execution) -> Self {
-        match block {
+    pub(super) fn of(model: &ModelSpec, block: Block, execution: &Execution, settings: &CostSettings) -> Self {
+        let mut work = match block {
             Block::Embedding => Self::embedding(model, execution),
-            Block::Layer(_) => Self::layer(model, execution),
+            Block::Layer(_) => Self::layer(model, execution, settings.kernels),
             Block::Head => Self::head(model, execution),
-        }
+        };
+        let weights: f64 = work.products.iter().filter(|product| !product.attention_core).map(|p| p.n * p.k).sum();
+        work.backward.stream_bytes += weights * accumulation_bytes(execution.precision, settings);
+        work
     }
 
-    fn layer(model: &ModelSpec, execution: &Execution) -> Self {
+    fn layer(model: &ModelSpec, execution: &Execution, kernels: Kernels) -> Self {
         let bytes = execution.precision.bytes() as f64;
         let t = f64::from(execution.tensor_parallel_size);
         let split = if execution.sequence_parallel { t } else { 1.0 };
@@ -74,9 +78,11 @@ impl Work {
         let tokens = f64::from(model.seq_length) * f64::from(execution.micro_batch_size);
         let mlp = bytes * tokens * f64::from(model.ffn_hidden_size) / t;
         let scores = bytes * tokens * f64::from(model.seq_length) * f64::from(model.num_attention_heads) / t;
-        let (forward, backward) = layer_accesses(model.architecture);
+        let (forward, backward) = layer_accesses(model.architecture, kernels);
+        // Queries, keys and values become batches of heads, and back.
+        let heads = HEAD_ACCESSES * bytes * model.residual_elements(execution) as f64 / t;
         let pass = |accesses: &Accesses, host_s| Pass {
-            stream_bytes: accesses.residual * residual + accesses.mlp * mlp + accesses.scores * scores,
+            stream_bytes: accesses.residual * residual + accesses.mlp * mlp + accesses.scores * scores + heads,
             host_s,
         };
         Self {
@@ -111,15 +117,48 @@ impl Work {
     }
 }
 
-/// Forward and backward. LLaMA: the residual's forward accesses are fitted, its backward ones in GPT's ratio, the fused
-/// gated activation counted (two values read and one written, and the reverse), the scores taken over from GPT.
-fn layer_accesses(architecture: Architecture) -> (Accesses, Accesses) {
-    match architecture {
-        Architecture::Gpt | Architecture::Bert => {
-            (Accesses { residual: 57.0, mlp: 26.1, scores: 3.07 }, Accesses { residual: 61.7, mlp: 26.1, scores: 3.02 })
+/// Accesses per element of the attention's input that putting heads together takes.
+const HEAD_ACCESSES: f64 = 2.0;
+
+/// Bytes for each weight in the backward pass: a micro batch's gradient, just computed, is read and added to the sum.
+fn accumulation_bytes(precision: Precision, settings: &CostSettings) -> f64 {
+    let sum_bytes = match precision {
+        Precision::Fp32 => 4,
+        Precision::Fp16 | Precision::Bf16 => settings.gradient_bytes_per_parameter,
+    };
+    (precision.bytes() + 2 * sum_bytes) as f64
+}
+
+/// Forward and backward.
+///
+/// Fused, counted by 2-byte elements, masks being half of one. Forward: two norms read and write (4), twice bias, dropout and
+/// addition read two streams, write one and the mask (7); the activation with its bias reads and writes (2); the scores'
+/// softmax reads and writes, their dropout too, and a mask (4.5). Backward: norms read the stream and its gradient twice, once
+/// for the weights, and write (10), dropout reads a mask, writes, and gives the bias's gradient (7), streams are added (6);
+/// the activation reads two, writes one, and the bias reads again (4); dropout and softmax of the scores (2.5 and 3).
+///
+/// Separate: fitted on operator profiles of a V100 (see `roofline`), whose softmax was fused. Without that the scores are
+/// multiplied by the mask and added to it (4), converted (3), go through a softmax in fp32 (4), are converted back (3) and
+/// dropped out (2.5), and the same on the way back.
+///
+/// LLaMA: no dropout, norms with less to read, and a fused gated activation (two values read and one written, and the
+/// reverse), where kernels are fused; else the residual's forward accesses as fitted on Galvatron's profile, its backward ones
+/// in GPT's ratio.
+fn layer_accesses(architecture: Architecture, kernels: Kernels) -> (Accesses, Accesses) {
+    let accesses = |residual, mlp, scores| Accesses { residual, mlp, scores };
+    let pieces = 16.5;
+    match (architecture, kernels) {
+        (Architecture::Gpt | Architecture::Bert, Kernels::Fused) => {
+            (accesses(11.0, 2.0, 4.5), accesses(23.0, 4.0, 5.5))
         }
-        Architecture::Llama => {
-            (Accesses { residual: 24.6, mlp: 3.0, scores: 3.07 }, Accesses { residual: 26.6, mlp: 6.0, scores: 3.02 })
+        (Architecture::Gpt | Architecture::Bert, Kernels::FusedSoftmax) => {
+            (accesses(49.8, 39.8, 1.0), accesses(51.1, 12.0, 3.2))
         }
+        (Architecture::Gpt | Architecture::Bert, Kernels::Separate) => {
+            (accesses(49.8, 39.8, pieces), accesses(51.1, 12.0, pieces))
+        }
+        (Architecture::Llama, Kernels::Fused) => (accesses(10.0, 3.0, 2.0), accesses(20.0, 6.0, 3.0)),
+        (Architecture::Llama, Kernels::FusedSoftmax) => (accesses(24.6, 3.0, 2.0), accesses(26.6, 6.0, 3.0)),
+        (Architecture::Llama, Kernels::Separate) => (accesses(24.6, 3.0, pieces), accesses(26.6, 6.0, pieces)),
     }
 }

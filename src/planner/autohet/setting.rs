@@ -7,7 +7,7 @@
 mod degrees;
 
 use crate::cluster::{Cluster, GpuSpec, Link};
-use crate::cost::{CostError, CostModel};
+use crate::cost::{CostError, CostModel, Framework, OptimizerState};
 use crate::ids::LayerId;
 use crate::model::{Block, Execution};
 use crate::plan::{PlanError, TrainingSettings};
@@ -92,6 +92,9 @@ pub struct Setting {
     pub boundary_bytes: f64,
     /// Seconds that any optimizer step takes at least.
     pub optimizer_s: f64,
+    /// Where gradients aren't reduced layer by layer and by rings in step, the share of a gradient's bytes that passes each
+    /// member's link at least until the optimizer's step.
+    pub least_share_reduced: Option<f64>,
     /// Bytes of one layer's gradients, over all tensor-parallel ranks.
     pub layer_gradient_bytes: f64,
     /// Bytes of the embedding's gradients, over all tensor-parallel ranks.
@@ -133,6 +136,7 @@ impl Setting {
             micro_batches: global_batch_size / execution.micro_batch_size,
             boundary_bytes: cost.boundary_bytes(&execution) as f64 * all_ranks,
             optimizer_s: f64::INFINITY,
+            least_share_reduced: least_share_reduced(cost.framework()),
             layer_gradient_bytes: gradient_bytes(Block::Layer(LayerId(0))),
             embedding_gradient_bytes: gradient_bytes(Block::Embedding),
             head_gradient_bytes: if tied { 0.0 } else { gradient_bytes(Block::Head) },
@@ -232,8 +236,22 @@ impl Setting {
             let per_gpu = parameters / u64::from(class.tensor_parallel_size);
             cost.optimizer_step_s(&class.gpu, per_gpu, self.execution.precision)
         };
-        self.optimizer_s = self.classes.iter().map(step_s).fold(f64::INFINITY, f64::min);
+        let least_s = self.classes.iter().map(step_s).fold(f64::INFINITY, f64::min);
+        // Shared out, it takes the less the more replicas there are.
+        let is_sharded = cost.framework().optimizer == OptimizerState::Sharded;
+        self.optimizer_s = if is_sharded { 0.0 } else { least_s };
     }
+}
+
+/// All of a gradient's bytes pass, or all but its own share's, whatever the algorithm; half of that where each member gets
+/// its share only.
+fn least_share_reduced(framework: Framework) -> Option<f64> {
+    let plain = Framework::default();
+    if framework.optimizer == OptimizerState::Sharded {
+        return Some(0.5);
+    }
+    let is_plain = framework.buckets == plain.buckets && framework.collectives == plain.collectives;
+    (!is_plain).then_some(1.0)
 }
 
 /// Units by GPU type and network interface, in the order of the nodes.

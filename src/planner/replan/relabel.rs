@@ -44,7 +44,8 @@ pub fn relabelled(plan: &Plan, old: &Plan, cluster: &Cluster, cost: &CostModel) 
 
 /// Nodes that a plan can't tell apart, in the order of the cluster.
 fn nodes_alike(cluster: &Cluster) -> Vec<Vec<usize>> {
-    let alike = |a: &Node, b: &Node| a.gpu == b.gpu && a.gpu_count == b.gpu_count && a.nic == b.nic && a.zone == b.zone;
+    let of = |node: &Node| (node.gpu_count, node.nic, node.wiring);
+    let alike = |a: &Node, b: &Node| a.gpu == b.gpu && of(a) == of(b) && a.zone == b.zone;
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (place, node) in cluster.nodes.iter().enumerate() {
         match groups.iter_mut().find(|group| alike(&cluster.nodes[group[0]], node)) {

@@ -16,7 +16,7 @@ impl Program {
         for (index, rank) in self.ranks().iter().enumerate() {
             let wrong = |what| ProgramError::Share { rank: Rank::from(index), what };
             let replica = &plan.replicas[rank.replica.index()];
-            let (stage, own) = (rank.stage.index(), rank.activation_share(plan));
+            let (stage, own) = (rank.stage.index(), rank.activation_share());
             let sources = [
                 (Direction::Downstream, stage.checked_sub(1)),
                 (Direction::Upstream, Some(stage + 1).filter(|next| *next < replica.stages.len())),
@@ -33,7 +33,7 @@ impl Program {
                     if from.replica != rank.replica || Some(from.stage.index()) != source {
                         return Err(wrong("receives from a stage that isn't next to its own"));
                     }
-                    if !from.activation_share(plan).contains(channel.share) {
+                    if !from.activation_share().contains(channel.share) {
                         return Err(wrong("receives what its sender doesn't have"));
                     }
                     received.entry(micro_batch.0).or_default().push(channel.share);
@@ -51,17 +51,17 @@ impl Program {
     /// of it.
     pub(super) fn validate_reductions(&self, plan: &Plan) -> Result<(), ProgramError> {
         let mut reduced: BTreeMap<(usize, Block), Vec<Share>> = BTreeMap::new();
-        for Group { block, share, ranks } in self.groups() {
+        for (Group { share, ranks, .. }, block) in self.groups().iter().flat_map(each_block) {
             let mut replicas: BTreeSet<ReplicaId> = BTreeSet::new();
             for &rank in ranks {
                 let place = &self.ranks()[rank.index()];
                 let blocks = plan.replicas[place.replica.index()].blocks(place.stage.index());
-                let is_tied = *block == Block::Embedding && blocks.contains(&Block::Head);
-                if !(blocks.contains(block) || is_tied) || !place.block_share().contains(*share) {
+                let is_tied = block == Block::Embedding && blocks.contains(&Block::Head);
+                if !(blocks.contains(&block) || is_tied) || !place.block_share().contains(*share) {
                     return Err(ProgramError::Share { rank, what: "reduces what it doesn't hold" });
                 }
                 replicas.insert(place.replica);
-                reduced.entry((rank.index(), *block)).or_default().push(*share);
+                reduced.entry((rank.index(), block)).or_default().push(*share);
             }
             if replicas.len() != plan.replicas.len() {
                 return Err(ProgramError::Share { rank: ranks[0], what: "reduces without one of the replicas" });
@@ -75,6 +75,10 @@ impl Program {
         }
         Ok(())
     }
+}
+
+fn each_block(group: &Group) -> impl Iterator<Item = (&Group, Block)> {
+    group.blocks.iter().map(move |block| (group, *block))
 }
 
 /// Whether these shares, none of them twice, are the whole of another.

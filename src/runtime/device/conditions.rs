@@ -76,7 +76,7 @@ impl Conditions {
         cost: &CostModel,
         time_scale: f64,
     ) -> Result<Self, EmulationError> {
-        let options = LowerOptions { tie_word_embeddings: cost.model().tie_word_embeddings };
+        let options = LowerOptions { tie_word_embeddings: cost.model().tie_word_embeddings, ..LowerOptions::default() };
         let program = Program::lower(plan, options);
         let mut emulated = Vec::with_capacity(plan.world_size());
         for replica in &plan.replicas {

@@ -102,6 +102,8 @@ pub(super) fn mesh(program: &Program, rank: Rank, meeting: &Meeting<'_>) -> Resu
                 expected.insert(Lane::Ring(group), previous);
             }
             Op::Forward { .. } | Op::Backward { .. } | Op::OptimizerStep => {}
+            // A device lowers its plan as the plain framework, which all-reduces.
+            op @ (Op::ReduceScatter { .. } | Op::AllGather { .. }) => unreachable!("{op} isn't lowered to"),
         }
     }
     let sharing: Vec<Rank> = program.stage_ranks(rank).map(Rank::from).collect();

@@ -58,7 +58,8 @@ pub struct Meeting {
 #[derive(Clone, Copy, Debug)]
 enum MeetingKind {
     Channel([(Rank, InstructionId); 2]),
-    Group(u32),
+    /// The group and the phase of its collective.
+    Group(u32, usize),
 }
 
 impl<'a> SimBackend<'a> {
@@ -85,7 +86,7 @@ impl<'a> SimBackend<'a> {
             Op::Forward { .. } => price.forward.total,
             Op::Backward { part, .. } => self.priced.backward(issued.rank, part).total,
             Op::OptimizerStep => price.optimizer,
-            Op::Send { .. } | Op::Receive { .. } | Op::AllReduce { .. } => unreachable!("{op} isn't computed"),
+            _ => unreachable!("{op} isn't computed"),
         };
         self.passes.push(self.now + time, issued);
     }
@@ -114,13 +115,14 @@ impl<'a> SimBackend<'a> {
         self.network.start(self.now, route, bytes, Meeting { kind, start: self.now });
     }
 
-    fn meet_in_group(&mut self, group: u32, issued: Issued) {
+    fn meet_in_group(&mut self, group: u32, issued: Issued, op: Op) {
         let members = &mut self.groups[group as usize];
         members.push(issued);
         if members.len() == self.program.groups()[group as usize].ranks.len() {
-            let price = self.priced.groups[group as usize];
-            let meeting = Meeting { kind: MeetingKind::Group(group), start: self.now };
-            self.network.start(self.now, price.route, price.ring_bytes, meeting);
+            let price = &self.priced.groups[group as usize];
+            let meeting = Meeting { kind: MeetingKind::Group(group, 0), start: self.now };
+            let bytes = if matches!(op, Op::AllGather { .. }) { price.gathered_bytes } else { price.ring_bytes };
+            self.network.start(self.now, price.route, bytes, meeting);
         }
     }
 
@@ -128,7 +130,12 @@ impl<'a> SimBackend<'a> {
         let completion = |rank, id| Completion { rank, id, start: meeting.start, end: self.now };
         match meeting.kind {
             MeetingKind::Channel(ends) => self.ended.extend(ends.map(|(rank, id)| completion(rank, id))),
-            MeetingKind::Group(group) => {
+            MeetingKind::Group(group, phase) => {
+                if let Some(&(route, bytes)) = self.priced.groups[group as usize].then.get(phase) {
+                    let kind = MeetingKind::Group(group, phase + 1);
+                    self.network.start(self.now, route, bytes, Meeting { kind, ..meeting });
+                    return;
+                }
                 let members = std::mem::take(&mut self.groups[group as usize]);
                 self.ended.extend(members.iter().map(|member| completion(member.rank, member.id)));
             }
@@ -160,7 +167,9 @@ impl Backend for SimBackend<'_> {
             Op::Forward { .. } | Op::Backward { .. } if self.in_step[rank.index()] => self.meet_in_stage(issued),
             Op::Forward { .. } | Op::Backward { .. } | Op::OptimizerStep => self.begin(issued, instruction.op),
             Op::Send { channel, .. } | Op::Receive { channel, .. } => self.meet_on_channel(channel, issued),
-            Op::AllReduce { group, .. } => self.meet_in_group(group, issued),
+            Op::AllReduce { group, .. } | Op::ReduceScatter { group, .. } | Op::AllGather { group, .. } => {
+                self.meet_in_group(group, issued, instruction.op);
+            }
         }
         Ok(())
     }

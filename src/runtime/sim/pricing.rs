@@ -1,15 +1,17 @@
 //! A program with times: what each instruction costs on the devices that the plan gives it.
 
 use super::SimError;
-use super::network::{LinkIndex, Network, Route};
+use super::network::Network;
+use super::reduction::price_group;
+use super::topology::Topology;
 use crate::cluster::Cluster;
+use crate::cost::communication::ring_all_gather_s;
 use crate::cost::{BlockCost, CostModel, PassCost};
-use crate::ids::{NodeId, Rank};
+use crate::ids::Rank;
 use crate::model::Block;
 use crate::plan::{Plan, Stage};
 use crate::program::{Part, Program};
 use crate::units::SimTime;
-use std::collections::{BTreeMap, HashMap};
 
 /// Time of one pass, by what it is spent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,12 +38,17 @@ pub struct RankPrice {
 }
 
 /// What reducing a group's gradient takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupPrice {
-    /// Bytes that each ring link carries: `2 (n - 1) / n` of the gradient.
+    /// Bytes that each link of its route carries: `2 (n - 1) / n` of the gradient by a ring, half of that where every
+    /// member gets its share only.
     pub ring_bytes: f64,
-    /// Route over all links of the ring.
+    /// Route over all links, of the ring for example.
     pub route: u32,
+    /// What follows, one after the other, where it is done in several phases: routes and bytes.
+    pub then: Vec<(u32, f64)>,
+    /// Bytes of each link where the weights are gathered, over the same route.
+    pub gathered_bytes: f64,
 }
 
 /// A program, what its instructions take, and the network that they share.
@@ -62,30 +69,18 @@ pub struct PricedProgram {
 impl PricedProgram {
     /// Prices a plan's program on the cluster that the plan was made for.
     pub fn new(plan: &Plan, program: &Program, cluster: &Cluster, cost: &CostModel) -> Result<Self, SimError> {
-        let mut devices = Devices::new(plan, cluster)?;
-        let ranks = rank_prices(plan, cluster, cost, &devices)?;
-        let route_between = |devices: &mut Devices, from: Rank, to: Rank| devices.ring_route(cluster, &[(from, to)], 1);
+        let mut topology = Topology::new(plan, cluster)?;
+        let ranks = rank_prices(plan, cluster, cost, &topology)?;
         // Of one rank: the whole activation.
         let boundary_bytes = cost.boundary_bytes(&plan.execution_at(1));
         let channel_bytes: Vec<u64> =
             program.channels().iter().map(|channel| channel.share.bytes(boundary_bytes)).collect();
         let route_channel = |(channel, &bytes): (&crate::program::Channel, &u64)| {
-            let route = route_between(&mut devices, channel.from, channel.to);
-            devices.limit_flow(cluster, route, &[(channel.from, channel.to)], bytes as f64);
-            route
+            topology.message(channel.from, channel.to, bytes as f64)
         };
         let channel_routes = program.channels().iter().zip(&channel_bytes).map(route_channel).collect();
-        let price_group = |group: &crate::program::Group| {
-            let members = group.ranks.len();
-            let edges: Vec<_> = (0..members).map(|i| (group.ranks[i], group.ranks[(i + 1) % members])).collect();
-            let ring = 2.0 * (members as f64 - 1.0);
-            let slice_bytes = cost.gradient_bytes(group.block, &plan.execution_at(group.share.of));
-            let route = devices.ring_route(cluster, &edges, 2 * (members - 1));
-            devices.limit_flow(cluster, route, &edges, slice_bytes as f64 / members as f64);
-            GroupPrice { ring_bytes: ring / members as f64 * slice_bytes as f64, route }
-        };
-        let groups = program.groups().iter().map(price_group).collect();
-        Ok(Self { ranks, channel_bytes, channel_routes, groups, network: devices.network })
+        let groups = program.groups().iter().map(|group| price_group(plan, group, cost, &mut topology)).collect();
+        Ok(Self { ranks, channel_bytes, channel_routes, groups, network: topology.network })
     }
 
     /// Time of a backward pass.
@@ -100,85 +95,21 @@ impl PricedProgram {
     }
 }
 
-/// Where each rank sits, and the links of the network around them.
-struct Devices {
-    /// Node and local GPU of each rank.
-    ranks: Vec<(NodeId, u32)>,
-    network: Network<super::backend::Meeting>,
-    /// Per node in use, its interface's outgoing and incoming link.
-    nics: BTreeMap<NodeId, (LinkIndex, LinkIndex)>,
-    /// Per GPU in use, its port to the other GPUs of the node, out and in.
-    ports: BTreeMap<(NodeId, u32), (LinkIndex, LinkIndex)>,
-}
-
-impl Devices {
-    fn new(plan: &Plan, cluster: &Cluster) -> Result<Self, SimError> {
-        let by_name: HashMap<&str, NodeId> =
-            cluster.nodes.iter().enumerate().map(|(index, node)| (node.name.as_str(), NodeId::from(index))).collect();
-        let mut devices =
-            Self { ranks: Vec::new(), network: Network::new(), nics: BTreeMap::new(), ports: BTreeMap::new() };
-        for stage in plan.replicas.iter().flat_map(|replica| &replica.stages) {
-            let id = *by_name.get(stage.node.as_str()).ok_or_else(|| SimError::UnknownNode(stage.node.clone()))?;
-            let node = &cluster.nodes[id.index()];
-            let network = &mut devices.network;
-            let mut pair = |bytes_per_s| (network.add_link(bytes_per_s), network.add_link(bytes_per_s));
-            devices.nics.entry(id).or_insert_with(|| pair(node.nic.bytes_per_s));
-            for &gpu in &stage.gpus {
-                devices.ports.entry((id, gpu)).or_insert_with(|| pair(node.gpu.intra_node.bytes_per_s));
-                devices.ranks.push((id, gpu));
-            }
-        }
-        Ok(devices)
-    }
-
-    /// A route over all `edges` at once; the slowest edge's latency counts `hops` times.
-    fn ring_route(&mut self, cluster: &Cluster, edges: &[(Rank, Rank)], hops: usize) -> u32 {
-        let mut crossings: BTreeMap<LinkIndex, f64> = BTreeMap::new();
-        let mut latency_s: f64 = 0.0;
-        for &(from, to) in edges {
-            let (from, to) = (self.ranks[from.index()], self.ranks[to.index()]);
-            let (out, into) = if from.0 == to.0 {
-                (self.ports[&from].0, self.ports[&to].1)
-            } else {
-                (self.nics[&from.0].0, self.nics[&to.0].1)
-            };
-            *crossings.entry(out).or_default() += 1.0;
-            *crossings.entry(into).or_default() += 1.0;
-            latency_s = latency_s.max(cluster.path(from.0, to.0).latency_s);
-        }
-        let latency = SimTime::from_seconds(latency_s * hops as f64);
-        self.network.add_route(Route { links: crossings.into_iter().collect(), latency })
-    }
-
-    /// Has a route take no more than a single flow of such messages reaches on the slowest of its edges. The route's links
-    /// are shared with others as before; this limit is its own.
-    fn limit_flow(&mut self, cluster: &Cluster, route: u32, edges: &[(Rank, Rank)], message_bytes: f64) {
-        let node = |rank: Rank| self.ranks[rank.index()].0;
-        let flows = edges.iter().map(|&(from, to)| cluster.flow_bytes_per_s(node(from), node(to), message_bytes));
-        let least = flows.fold(f64::INFINITY, f64::min);
-        if least.is_finite() {
-            let limit = self.network.add_link(least);
-            self.network.extend_route(route, limit, 1.0, SimTime::ZERO);
-        }
-    }
-
-    fn node(&self, rank: usize) -> NodeId {
-        self.ranks[rank].0
-    }
-}
-
 fn rank_prices(
     plan: &Plan,
     cluster: &Cluster,
     cost: &CostModel,
-    devices: &Devices,
+    topology: &Topology<'_>,
 ) -> Result<Vec<RankPrice>, SimError> {
     let mut prices = Vec::with_capacity(plan.world_size());
     for replica in &plan.replicas {
         for (p, stage) in replica.stages.iter().enumerate() {
-            let node = &cluster.nodes[devices.node(prices.len()).index()];
+            let node = cluster.node(topology.node(Rank::from(prices.len())));
             let holds = Holds { embedding: p == 0, head: p + 1 == replica.stages.len() };
-            let price = stage_price(plan, stage, holds, &node.gpu, cost)?;
+            let mut price = stage_price(plan, stage, holds, &node.gpu, cost)?;
+            if cost.framework().partitioned_boundaries {
+                price.gather_boundaries(plan, stage, holds, &node.gpu, cost);
+            }
             prices.extend(std::iter::repeat_n(price, stage.gpus.len()));
         }
     }
@@ -220,13 +151,46 @@ fn stage_price(
     let held = parameters(layer_block) * u64::from(stage.num_layers)
         + parameters(Block::Embedding) * u64::from(holds.embedding)
         + parameters(Block::Head) * u64::from(holds.head);
+    let shards = cost.framework().optimizer_shards(plan.replicas.len());
     let slower = cost.last_backward_factor(gpu, plan.precision);
     Ok(RankPrice {
         forward: sum(0),
         backward: sum(1),
         block_backward: [embedding[1], layer[1], head[1]].map(|pass| pass.longer(slower)),
-        optimizer: SimTime::from_seconds(cost.optimizer_step_s(gpu, held, plan.precision)),
+        optimizer: SimTime::from_seconds(cost.optimizer_step_s(gpu, held.div_ceil(shards), plan.precision)),
     })
+}
+
+impl RankPrice {
+    /// Adds what it takes to put together an activation of which each rank has received its part, and a gradient. Under
+    /// sequence parallelism nobody needs the whole.
+    fn gather_boundaries(
+        &mut self,
+        plan: &Plan,
+        stage: &Stage,
+        holds: Holds,
+        gpu: &crate::cluster::GpuSpec,
+        cost: &CostModel,
+    ) {
+        let ranks = stage.tensor_parallel_size();
+        if plan.sequence_parallel || ranks < 2 {
+            return;
+        }
+        let bytes = cost.boundary_bytes(&plan.execution_at(1));
+        let gathering = SimTime::from_seconds(ring_all_gather_s(ranks, bytes, gpu.intra_node));
+        let gathering = PassTime { total: gathering, recompute: SimTime::ZERO, tensor_parallel: gathering };
+        if !holds.embedding {
+            self.forward = self.forward.plus(gathering, 1);
+        }
+        if holds.head {
+            return;
+        }
+        self.backward = self.backward.plus(gathering, 1);
+        // Where it is cut into blocks, each layer has its part of it.
+        let part = SimTime(gathering.total.0 / u64::from(stage.num_layers.max(1)));
+        let part = PassTime { total: part, tensor_parallel: part, ..gathering };
+        self.block_backward[1] = self.block_backward[1].plus(part, 1);
+    }
 }
 
 fn pass_time(cost: &PassCost) -> PassTime {

@@ -21,8 +21,7 @@ pub struct SimulatedIteration {
 
 /// Executes one iteration of a valid plan.
 pub fn simulate(plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Result<SimulatedIteration, SimError> {
-    let options = LowerOptions { tie_word_embeddings: cost.model().tie_word_embeddings };
-    let program = Program::lower(plan, options);
+    let program = Program::lower(plan, LowerOptions::of(cost));
     let priced = PricedProgram::new(plan, &program, cluster, cost)?;
     let ranks: Vec<Rank> = (0..program.ranks().len()).map(Rank::from).collect();
     let timeline = match drive(&program, &ranks, &mut SimBackend::new(&program, &priced)) {

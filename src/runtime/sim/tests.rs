@@ -2,6 +2,7 @@
 
 mod degrees;
 mod flows;
+mod frameworks;
 
 use super::network::{Network, Route};
 use super::{GroupPrice, PassTime, PricedProgram, RankPrice, SimBackend, simulate};
@@ -64,7 +65,11 @@ fn priced(program: &Program, bytes_per_s: f64, latency: SimTime) -> PricedProgra
         ranks: program.ranks().iter().map(|r| rank(&r.instructions)).collect(),
         channel_bytes: program.channels().iter().map(|channel| channel.share.bytes(1_000)).collect(),
         channel_routes: program.channels().iter().map(|_| route(&mut network)).collect(),
-        groups: program.groups().iter().map(|_| GroupPrice { ring_bytes: 0.0, route: route(&mut network) }).collect(),
+        groups: program
+            .groups()
+            .iter()
+            .map(|_| GroupPrice { route: route(&mut network), ..GroupPrice::default() })
+            .collect(),
         network,
     }
 }
@@ -162,7 +167,7 @@ proptest! {
     ) {
         let schedule = if gpipe { ScheduleKind::GPipe } else { ScheduleKind::OneForwardOneBackward };
         let plan = plan(&replicas, schedule, tensor_parallel_size);
-        let program = Program::lower(&plan, LowerOptions { tie_word_embeddings: tied });
+        let program = Program::lower(&plan, LowerOptions { tie_word_embeddings: tied, ..LowerOptions::default() });
         prop_assert_eq!(program.validate(&plan), Ok(()));
         let priced = priced(&program, 1e9, SimTime(30));
         let timeline = run(&program, &priced);
@@ -185,7 +190,7 @@ proptest! {
                 stage.gpus = (0..degree).collect();
             }
         }
-        let program = Program::lower(&plan, LowerOptions { tie_word_embeddings: tied });
+        let program = Program::lower(&plan, LowerOptions { tie_word_embeddings: tied, ..LowerOptions::default() });
         prop_assert_eq!(program.validate(&plan), Ok(()));
         let priced = priced(&program, 1e9, SimTime(30));
         let timeline = run(&program, &priced);

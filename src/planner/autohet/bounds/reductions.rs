@@ -4,7 +4,7 @@
 //! `2 (n - 1)/n` times the bytes over each of its links, after `2 (n - 1)` times the latency of its slowest edge. Where the
 //! holders stand in more than one node, it leaves each of these nodes through the network interface, which the rings of
 //! all tensor-parallel ranks share: they start together, as the ranks of a unit do everything at once. A rank reduces one
-//! block after the other, so the times of a stage's blocks add up.
+//! block after the other, so the times of a stage's blocks add up. Of frameworks that reduce otherwise only bytes count.
 
 use crate::planner::autohet::setting::{ClassCosts, Setting};
 
@@ -45,8 +45,11 @@ fn ring_s(setting: &Setting, class: &ClassCosts, members: u32, bytes: f64) -> f6
     if members < 2 || bytes <= 0.0 {
         return 0.0;
     }
-    let steps = 2.0 * f64::from(members - 1);
-    let passed = bytes * steps / f64::from(members);
+    let (steps, passed) = match setting.least_share_reduced {
+        // A latency may be paid once for many layers.
+        Some(share) => (0.0, bytes * share),
+        None => (2.0 * f64::from(members - 1), bytes * 2.0 * f64::from(members - 1) / f64::from(members)),
+    };
     let nearest_s = setting.classes.iter().map(|other| other.nic.latency_s).fold(f64::INFINITY, f64::min);
     let across_s = steps * (class.nic.latency_s + nearest_s) + passed / class.nic.bytes_per_s;
     // Members of a smaller degree take less room in a node.

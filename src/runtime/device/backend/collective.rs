@@ -39,7 +39,7 @@ impl Slice {
     fn new(model: &ModelSpec, held: TensorPart, group: &Group) -> Self {
         let reduced = TensorPart::of_slice(group);
         let is_last = held.parts_of(reduced.size).next_back() == Some(reduced);
-        let tied = TiedEnds::of(model, held, reduced).filter(|_| group.block == Block::Embedding);
+        let tied = TiedEnds::of(model, held, reduced).filter(|_| group.block() == Block::Embedding);
         Self { model: model.clone(), held, reduced, is_last, tied }
     }
 

@@ -24,12 +24,12 @@ pub(in super::super) struct MessageShape {
 impl MessageShape {
     /// That of a rank, where the whole has so many rows of so many numbers.
     pub(in super::super) fn new(plan: &Plan, rank: &RankProgram, rows: usize, width: usize) -> Self {
-        Self { own: rank.activation_share(plan), rows, width }
+        Self { own: rank.activation_share(), rows, width }
     }
 
     /// That of a rank that holds so many numbers.
     pub(in super::super) fn holding(plan: &Plan, rank: &RankProgram, numbers: usize) -> Self {
-        let own = rank.activation_share(plan);
+        let own = rank.activation_share();
         Self { own, rows: numbers * own.of as usize, width: 1 }
     }
 

@@ -188,7 +188,10 @@ fn job(model: &ModelSpec, setting: Setting, replicas: Replicas<'_>) -> Job {
 
 /// Trains on threads.
 fn run(job: &Job) -> Outcome {
-    let program = Program::lower(&job.plan, LowerOptions { tie_word_embeddings: job.model.tie_word_embeddings });
+    let program = Program::lower(
+        &job.plan,
+        LowerOptions { tie_word_embeddings: job.model.tie_word_embeddings, ..LowerOptions::default() },
+    );
     let secret = Secret::random().unwrap();
     let world = program.ranks().len();
     let doors: Vec<_> =

@@ -44,7 +44,7 @@ impl Part {
     ) -> Result<(Self, BytesRead), DeviceError> {
         let job = &assignment.job;
         let rank = assignment.rank;
-        let options = LowerOptions { tie_word_embeddings: job.model.tie_word_embeddings };
+        let options = LowerOptions { tie_word_embeddings: job.model.tie_word_embeddings, ..LowerOptions::default() };
         let program = Program::lower(&job.plan, options);
         let place = &program.ranks()[rank.index()];
         let shared = TensorPart::of(place);

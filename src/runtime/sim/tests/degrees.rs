@@ -81,7 +81,7 @@ fn unlike_replicas_reduce_slice_by_slice() {
     let priced = PricedProgram::new(&plan, &program, &cluster, &cost).unwrap();
     let layer = Block::Layer(LayerId(5));
     let groups: Vec<_> =
-        program.groups().iter().zip(&priced.groups).filter(|(group, _)| group.block == layer).collect();
+        program.groups().iter().zip(&priced.groups).filter(|(group, _)| group.block() == layer).collect();
     // Ranks 0 to 3, 4 and 5, 6: of each replica the holder of the quarter.
     let expected = [[0, 4, 6], [1, 4, 6], [2, 5, 6], [3, 5, 6]];
     assert_eq!(groups.len(), 4);
@@ -101,8 +101,11 @@ fn unlike_replicas_reduce_slice_by_slice() {
 
 #[test]
 fn tied_ends_of_unlike_degrees_reduce_the_finer_slices() {
-    let program = Program::lower(&pipeline(1, &[2, 1, 4], false), LowerOptions { tie_word_embeddings: true });
-    let ranks: Vec<_> = program.groups().iter().map(|group| (group.block, group.ranks.clone())).collect();
+    let program = Program::lower(
+        &pipeline(1, &[2, 1, 4], false),
+        LowerOptions { tie_word_embeddings: true, ..LowerOptions::default() },
+    );
+    let ranks: Vec<_> = program.groups().iter().map(|group| (group.block(), group.ranks.clone())).collect();
     // Two ranks of the first stage, one of the second, four of the third.
     let group = |first, last| (Block::Embedding, vec![Rank(first), Rank(last)]);
     assert_eq!(ranks, [group(0, 3), group(0, 4), group(1, 5), group(1, 6)]);
