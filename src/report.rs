@@ -25,6 +25,7 @@ mod summary;
 mod table;
 mod throughput_chart;
 mod timeline_csv;
+mod variation;
 
 pub use error::ReportError;
 pub use ledger_csv::ledger_csv;
@@ -48,3 +49,4 @@ pub use table::{
 };
 pub use throughput_chart::throughput_svg;
 pub use timeline_csv::timeline_csv;
+pub use variation::{variation_json, variation_text};
