@@ -128,21 +128,22 @@ impl<'a> Topology<'a> {
     /// every chain is passed in both directions.
     pub(super) fn tree(&mut self, ranks: &[Rank], latency: SimTime, message_bytes: f64) -> u32 {
         let mut crossings = Crossings::default();
-        let members = self.by_node(ranks);
-        for members in members.values() {
+        let nodes = self.by_node(ranks);
+        // All bytes go up and come down; an interface sends twice of them, or once between two nodes.
+        let share = if nodes.len() > 2 { 0.5 } else { 1.0 };
+        for members in nodes.values() {
             self.leave(members, &mut crossings);
             self.enter(members, &mut crossings);
             for pair in members.windows(2) {
                 let [a, b] = [pair[0], pair[1]].map(|(rank, _)| rank);
                 for (from, to) in [(a, b), (b, a)] {
-                    // Half as often as the network: what goes up and what comes down, against twice of each.
                     let mut once = Crossings::default();
                     self.cross(from, to, &mut once);
-                    once.0.into_iter().for_each(|(link, times)| crossings.add(link, times / 2.0));
+                    once.0.into_iter().for_each(|(link, times)| crossings.add(link, times * share));
                 }
             }
         }
-        let ends: Vec<_> = members.values().map(|members| (members[0].0, self.exits(members).0.len())).collect();
+        let ends: Vec<_> = nodes.values().map(|members| (members[0].0, self.exits(members).0.len())).collect();
         let edges: Vec<_> = ends.windows(2).map(|pair| (pair[0].0, pair[1].0, pair[0].1.min(pair[1].1))).collect();
         let route = self.add_route(crossings, latency);
         self.limit_flow(route, &edges, message_bytes);
