@@ -33,8 +33,9 @@ fn blocking_sends_and_receives_take_their_closed_forms() {
         let program = lowered(&plan, with(kind));
         run(&program, &priced(&program, f64::INFINITY, wait)).makespan()
     };
-    // The last stage never waits but for the first activation, and the first one has its last gradient to wait for.
-    assert_eq!(makespan(PointToPoint::Asynchronous), both * (k + 1) + wait * 2 + STEP);
+    // With two micro batches in flight, every second one goes there and back before the next can: a gradient out, the first
+    // stage's backward and forward, an activation in.
+    assert_eq!(makespan(PointToPoint::Asynchronous), both * (k + 1) + wait * k + STEP);
     // Between two micro batches, a gradient goes out while an activation comes in.
     assert_eq!(makespan(PointToPoint::Paired), both * (k + 1) + wait * (k + 1) + STEP);
     // First the one, then the other.
@@ -135,8 +136,7 @@ fn a_ring_leaves_a_node_by_all_interfaces_of_its_members() {
         let cluster = cluster("2x4xA100-80", Wiring { nics, switch: None });
         reduced_s(&simulate(&on_nodes(&cluster, 8, 1, 4), &cluster, &cost(Framework::default())).unwrap())
     };
-    let latency_s = 14.0 * 6e-6 * 0.0;
-    assert!((seconds(1) / seconds(4) - 4.0).abs() < 0.01 + latency_s, "{} {}", seconds(1), seconds(4));
+    assert!((seconds(1) / seconds(4) - 4.0).abs() < 0.01, "{} {}", seconds(1), seconds(4));
 }
 
 #[test]
