@@ -149,15 +149,12 @@ impl Link {
 }
 
 impl Cluster {
-    /// The cluster that a command-line argument describes: a TOML file where it ends in `.toml`, the mix notation
-    /// otherwise.
+    /// The cluster that a command-line argument describes: a TOML file where it ends in `.toml` or is one, the mix
+    /// notation otherwise.
     pub fn from_argument(text: &str, defaults: &NodeDefaults) -> Result<Self, ClusterError> {
         let path = std::path::Path::new(text);
-        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
-            Self::from_file(path, defaults)
-        } else {
-            Self::parse_mix(text, defaults)
-        }
+        let is_toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
+        if is_toml || path.is_file() { Self::from_file(path, defaults) } else { Self::parse_mix(text, defaults) }
     }
 
     /// GPUs of all nodes.

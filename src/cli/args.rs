@@ -127,7 +127,7 @@ pub(super) struct ReadingArgs {
     /// Unit of times that are bare numbers [default: told by their span]
     #[arg(long, value_name = "ms|s|h")]
     pub(super) time_unit: Option<TimeUnit>,
-    /// What counts count [default: what the format says]
+    /// What the numbers of a trace of counts stand for [default: what the format says]
     #[arg(long, value_name = "available|preempted")]
     pub(super) polarity: Option<Polarity>,
     /// Nodes that go when a count falls: newest, oldest, random, random:SEED or zone [default: newest]

@@ -3,8 +3,9 @@
 use super::args::{CompareArgs, ComparisonFormat, Format, ObjectiveName, PlanArgs};
 use super::problem::Problem;
 use super::{Verdict, files, job, print, print_json, replan};
-use crate::explain;
-use crate::plan::{Goal, Objective, Plan, PlanError, PlanLimits, PlanRequest, Planner, PricedPlan};
+use crate::cluster::{Cluster, Node};
+use crate::explain::{self, ExplainError, Explanation};
+use crate::plan::{Goal, Objective, Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, PricedPlan};
 use crate::planner;
 use crate::planner::objective::{self, Rented};
 use crate::planner::sailor::SailorPlan;
@@ -32,7 +33,11 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     let problem = Problem::new(&args.problem)?;
     let start = Instant::now();
     let is_over = || args.deadline.is_some_and(|deadline| start.elapsed() >= deadline);
-    let limits = PlanLimits { out_of_time: args.deadline.is_some().then_some(&is_over), ..PlanLimits::default() };
+    let limits = match args.deadline {
+        Some(_) if args.planner != "autohet" => return Err(no_deadline(&args.planner)),
+        Some(_) => PlanLimits { out_of_time: Some(&is_over), bound_work: 0, ..PlanLimits::default() },
+        None => PlanLimits::default(),
+    };
     let incumbent = args.incumbent.as_deref();
     let replanned = incumbent.map(|path| replan::replan(&problem, path, args.horizon_s, limits)).transpose()?;
     let rented = match &replanned {
@@ -44,8 +49,7 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         rented => rented?,
     };
     let planning_s = start.elapsed().as_secs_f64();
-    let explained =
-        args.explain.then(|| explain::explain(&problem.request(), planner.as_ref(), &planned)).transpose()?;
+    let explained = args.explain.then(|| explained(args, &problem, planner.as_ref(), &planned)).transpose()?;
     write_plan(args, &problem, &planned.plan)?;
     if args.pareto || args.top_k.is_some() {
         return print_several(args, plans);
@@ -82,6 +86,40 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         }
     }
     Ok(Verdict::Good)
+}
+
+fn no_deadline(planner: &str) -> anyhow::Error {
+    anyhow!(
+        "planner `{planner}` has no deadline: it is done when its space is\nhint: leave out `--deadline`, or use `autohet`"
+    )
+}
+
+/// Why the plan is what it is. Where nodes were given back, on those that were kept: with the others it would be another
+/// question.
+fn explained(
+    args: &PlanArgs,
+    problem: &Problem,
+    planner: &dyn Planner,
+    planned: &PlannedIteration,
+) -> Result<Explanation, ExplainError> {
+    let request = problem.request();
+    if problem.judge().is_closed_form() {
+        eprintln!(
+            "note: what stages, links and the bubble take is told by the simulator, not by `{}`",
+            problem.judge().name()
+        );
+    }
+    if !objective_of(args).needs_prices() {
+        return explain::explain(&request, planner, planned);
+    }
+    let is_kept = |node: &&Node| planned.plan.stages().any(|(_, stage)| stage.node == node.name);
+    let kept = Cluster { nodes: request.cluster.nodes.iter().filter(is_kept).cloned().collect() };
+    eprintln!(
+        "note: explained is the plan on the {} nodes that it keeps of {}",
+        kept.nodes.len(),
+        request.cluster.nodes.len()
+    );
+    explain::explain(&PlanRequest { cluster: &kept, ..request }, planner, planned)
 }
 
 /// The files that were asked for.

@@ -17,7 +17,11 @@ impl Cluster {
         if text.trim().is_empty() {
             return Err(ClusterError::Empty);
         }
-        let parts = text.split('+').map(parse_part).collect::<Result<Vec<_>, _>>()?;
+        let part_of = |part: &str| match part.trim() {
+            "" => Err(ClusterError::Mix { part: text.to_owned(), problem: "nothing stands beside a `+`".to_owned() }),
+            part => parse_part(part),
+        };
+        let parts = text.split('+').map(part_of).collect::<Result<Vec<_>, _>>()?;
         check_size(parts.iter().map(|part| (part.nodes, part.gpus)))?;
         let mut cluster = Self::default();
         for Part { nodes, gpus, gpu } in parts {
@@ -44,8 +48,7 @@ struct Part {
     gpu: Arc<GpuSpec>,
 }
 
-fn parse_part(text: &str) -> Result<Part, ClusterError> {
-    let part = text.trim();
+fn parse_part(part: &str) -> Result<Part, ClusterError> {
     let mix = |problem: String| ClusterError::Mix { part: part.to_owned(), problem };
     let (first, rest) = split_count(part).ok_or_else(|| mix("expected a number and `x` first".to_owned()))?;
     let (nodes, gpus, name) = match split_count(rest) {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 pub enum PlanFileError {
     /// Not JSON, or not of a plan's shape.
     #[error(
-        "`{name}` line {line} column {column}: not a plan: {message}\nhint: `autohet-sim plan --format json` writes one"
+        "`{name}` line {line} column {column}: not a plan: {message}\nhint: `autohet-sim plan --out FILE` writes one"
     )]
     Syntax {
         /// Name of the file.

@@ -64,8 +64,9 @@ pub(in crate::cli) struct PlanArgs {
     /// Planner: autohet, megatron, whale, varuna, amp, metis or alpa
     #[arg(long, value_name = "NAME", default_value = "autohet")]
     pub(in crate::cli) planner: String,
-    /// Also say why this plan, what was rejected and what would help; where nothing fits, every change that would make it
-    #[arg(long)]
+    /// Also say why this plan, what was rejected and what would help, for which some twenty more plans are made; where
+    /// nothing fits, every change that would make it
+    #[arg(long, conflicts_with_all = ["top_k", "pareto"])]
     pub(in crate::cli) explain: bool,
     /// What makes one plan better than another
     #[arg(long, value_enum, default_value_t = ObjectiveName::Throughput)]
@@ -79,7 +80,7 @@ pub(in crate::cli) struct PlanArgs {
     /// Print this many of the best plans, each of another kind
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), conflicts_with = "pareto")]
     pub(in crate::cli) top_k: Option<u32>,
-    /// Print the plans than which none is both faster and cheaper a token
+    /// Print the front of throughput and cost: the plans that no other beats in both
     #[arg(long)]
     pub(in crate::cli) pareto: bool,
     /// What the planner autohet groups GPUs by: its own search, SCIP beside it, or whichever of these is quick [default:
@@ -93,7 +94,8 @@ pub(in crate::cli) struct PlanArgs {
     /// With --incumbent, the expected time until the plan is changed again
     #[arg(long, value_name = "SECONDS", default_value_t = 3600.0, requires = "incumbent", value_parser = parse_seconds)]
     pub(in crate::cli) horizon_s: f64,
-    /// Stop looking for better plans after so long, as 100ms or 2s; the same plan isn't sure to come out again
+    /// Have autohet stop looking for better plans after so long, as 100ms or 2s, and prove little of how good the plan is;
+    /// the same plan isn't sure to come out again
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(in crate::cli) deadline: Option<Duration>,
     /// Also write the plan file, to use the plan again

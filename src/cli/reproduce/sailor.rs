@@ -10,6 +10,7 @@ use crate::report::{PeerRow, Screen, peer_csv, peer_table};
 use crate::scenario::Scenario;
 use anyhow::anyhow;
 use clap::Args;
+use std::fs;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -54,8 +55,10 @@ const fn setting(name: &'static str, scenario: &'static str, peer_per_s: f64) ->
 }
 
 pub(in crate::cli) fn run_sailor(args: &SailorArgs) -> anyhow::Result<Verdict> {
-    if let Some(folder) = args.out.as_deref().filter(|folder| !folder.is_dir()) {
-        return Err(anyhow!("`--out` is `{}`, which is no folder\nhint: make it first", folder.display()));
+    if let Some(folder) = &args.out {
+        fs::create_dir_all(folder).map_err(|error| {
+            anyhow!("`--out {}`: {error}\nhint: name a folder that can be written to", folder.display())
+        })?;
     }
     let mut rows = Vec::new();
     let mut written = Vec::new();

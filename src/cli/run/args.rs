@@ -183,7 +183,8 @@ pub(super) struct CheckpointArgs {
     /// Iterations from one checkpoint to the next
     #[arg(long, value_name = "ITERATIONS", default_value_t = 50, requires = "checkpoint_dir", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) checkpoint_every: u64,
-    /// Let the object store be so slow: megabytes (10⁶ bytes) a second, for each process [default: as fast as the disk]
+    /// Slow the object store down to this rate, in megabytes (10⁶ bytes) a second for each process [default: as fast as the
+    /// disk]
     #[arg(long, value_name = "RATE", requires = "checkpoint_dir", allow_negative_numbers = true)]
     pub(super) store_mb_per_s: Option<f64>,
     /// Let the object store take so long before the first byte
@@ -206,7 +207,7 @@ pub(super) struct InjectionArgs {
     /// Where the state of lost ranks is read from
     #[arg(long, value_enum, default_value_t = RecoverFrom::All)]
     pub(super) recover_from: RecoverFrom,
-    /// Start nodes whose processes die again, at most so often all together
+    /// Restart nodes whose processes die, at most this many times in all
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub(super) max_restarts: u32,
     /// Kill a node at a moment of training: its processes get SIGKILL. Phases: warm-up, steady, all-reduce, optimizer,

@@ -50,7 +50,7 @@ pub(super) struct StepRecord {
     pub(super) step: u64,
     /// How often it has been done, with this time; above one after training went back.
     pub(super) attempt: u32,
-    /// Whether devices are emulated: then loss and gradient are nothing's.
+    /// Whether devices are emulated: then there is no loss and no gradient.
     pub(super) emulated: bool,
     pub(super) loss: f64,
     pub(super) gradient_norm: f64,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum DeviceError {
     /// The plan contradicts itself or its model.
-    #[error("the plan can't run: {}\nhint: plan again for this model", list(.0))]
+    #[error("the plan can't run: {}\nhint: plan again for this model and these nodes", list(.0))]
     Plan(Vec<PlanViolation>),
     /// Something that this program doesn't train.
     #[error("{what} can't be trained here\nhint: {hint}")]

@@ -17,7 +17,9 @@ pub enum StoreError {
         source: io::Error,
     },
     /// A file that should be there isn't.
-    #[error("`{place}` is missing, expected {expected}\nhint: resume from an older step, or copy the file back")]
+    #[error(
+        "`{place}` is missing, expected {expected}\nhint: copy the file back, or remove the folder of this step to resume from an older one"
+    )]
     Missing {
         /// The file.
         place: String,
@@ -26,7 +28,7 @@ pub enum StoreError {
     },
     /// A file that isn't what was written.
     #[error(
-        "`{place}` is damaged: expected {expected}, found {found}\nhint: resume from an older step, or copy the file back"
+        "`{place}` is damaged: expected {expected}, found {found}\nhint: copy the file back, or remove the folder of this step to resume from an older one"
     )]
     Damaged {
         /// The file.
@@ -96,7 +98,7 @@ pub enum StoreError {
     },
     /// Two writers of one shard wrote different things.
     #[error(
-        "two ranks wrote `{file}` of step {step} differently: {one}, {other}\nhint: replicas have drifted apart; resume from an older step"
+        "two ranks wrote `{file}` of step {step} differently: {one}, {other}\nhint: replicas have drifted apart; remove the folder of this step to resume from an older one"
     )]
     Disagreement {
         /// The step.
