@@ -46,6 +46,9 @@ const TILES: [(f64, f64, f64); 8] = [
 /// Parts into which sums may be split where tiles are few, and the shortest part.
 const SPLITS: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 const SHORTEST_PART: f64 = 256.0;
+/// How nearly a pass takes the larger of what host and device need: layers aren't quite alike, so that at equal times they
+/// wait for each other a little (9 %).
+const SHARPNESS: i32 = 8;
 /// Bytes of a partial sum, written and read.
 const PARTIAL_BYTES: f64 = 8.0;
 
@@ -67,14 +70,14 @@ impl Roofline {
 
     /// Seconds of forward and backward, which has two products for each of the forward's.
     ///
-    /// The host issues kernels ahead of the GPU, so that it shows only where the GPU has little to do: a soft maximum
-    /// of both, the cubic mean.
+    /// The host issues kernels ahead of the GPU, so that the slower of both sets the pace.
     pub(super) fn passes_s(&self, work: &Work) -> (f64, f64) {
         let forward_s: f64 = work.products.iter().map(|product| self.product_s(product)).sum();
         let backward_s: f64 = work.products.iter().map(|product| self.gradients_s(product)).sum();
+        let backward_s = backward_s + self.product_s(&work.again);
         let pass_s = |products_s: f64, pass: &Pass| {
             let device_s = products_s + self.stream_s(pass.stream_bytes);
-            (device_s.powi(3) + pass.host_s.powi(3)).cbrt()
+            (device_s.powi(SHARPNESS) + pass.host_s.powi(SHARPNESS)).powf(1.0 / f64::from(SHARPNESS))
         };
         (pass_s(forward_s, &work.forward), pass_s(backward_s, &work.backward))
     }
