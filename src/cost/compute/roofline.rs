@@ -72,14 +72,21 @@ impl Roofline {
     ///
     /// The host issues kernels ahead of the GPU, so that the slower of both sets the pace.
     pub(super) fn passes_s(&self, work: &Work) -> (f64, f64) {
-        let forward_s: f64 = work.products.iter().map(|product| self.product_s(product)).sum();
-        let backward_s: f64 = work.products.iter().map(|product| self.gradients_s(product)).sum();
-        let backward_s = backward_s + self.product_s(&work.again);
+        let ((forward_s, _), (backward_s, _)) = self.parts_s(work);
         let pass_s = |products_s: f64, pass: &Pass| {
             let device_s = products_s + self.stream_s(pass.stream_bytes);
             (device_s.powi(SHARPNESS) + pass.host_s.powi(SHARPNESS)).powf(1.0 / f64::from(SHARPNESS))
         };
         (pass_s(forward_s, &work.forward), pass_s(backward_s, &work.backward))
+    }
+
+    /// Of both passes, the seconds of products and of everything else that the device does.
+    pub(super) fn parts_s(&self, work: &Work) -> ((f64, f64), (f64, f64)) {
+        let forward_s: f64 = work.products.iter().map(|product| self.product_s(product)).sum();
+        let backward_s: f64 = work.products.iter().map(|product| self.gradients_s(product)).sum();
+        let backward_s = backward_s + self.product_s(&work.again);
+        let (forward, backward) = (&work.forward, &work.backward);
+        ((forward_s, self.stream_s(forward.stream_bytes)), (backward_s, self.stream_s(backward.stream_bytes)))
     }
 
     /// The attention core's part of the forward pass.

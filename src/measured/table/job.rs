@@ -82,7 +82,7 @@ pub(super) fn read(row: &Row) -> Told<Job> {
 /// (`fp32_allreduce`), as Korthikanti et al. 2022 count them.
 ///
 /// Runs with sharded weights (FSDP) are executed as if the optimizer's state alone were: gradients are scattered and weights
-/// gathered while the backward pass goes on, once and not twice. They use FlashAttention.
+/// gathered while the backward pass goes on, once and not twice. They use `FlashAttention`.
 fn software(row: &Row) -> (CostSettings, Framework) {
     if is_sharded(row) {
         let cost = CostSettings { kernels: Kernels::Flash, ..CostSettings::default() };
