@@ -1,5 +1,11 @@
 //! The event queue, lowering, and one simulated iteration, at sizes up to the largest that the simulator is held to:
 //! 256 GPUs as 8 replicas of 32 stages with 64 micro batches each.
+//!
+//! `cargo bench --bench simulator -- --scaling` measures what an event costs in clusters of 64 to 8,192 GPUs instead, and writes
+//! a table and a figure to `results/benchmarks/`.
+
+#[path = "simulator/scaling.rs"]
+mod scaling;
 
 use autohet::cluster::{Cluster, NodeDefaults};
 use autohet::cost::{CostModel, CostSettings};
@@ -8,7 +14,7 @@ use autohet::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
 use autohet::program::{LowerOptions, Program};
 use autohet::runtime::sim::{queue::EventQueue, simulate};
 use autohet::units::SimTime;
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
 use std::hint::black_box;
 
 /// Micro batches of each replica.
@@ -82,4 +88,11 @@ fn iteration(criterion: &mut Criterion) {
 }
 
 criterion_group!(benches, queue, iteration);
-criterion_main!(benches);
+
+fn main() {
+    if std::env::args().any(|argument| argument == "--scaling") {
+        return scaling::run();
+    }
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}

@@ -26,6 +26,7 @@ mod summary;
 mod table;
 mod throughput_chart;
 mod timeline_csv;
+mod variation;
 
 pub use accuracy::{accuracy_csv, accuracy_json, accuracy_markdown, accuracy_svg, accuracy_table};
 pub use error::ReportError;
@@ -50,3 +51,4 @@ pub use table::{
 };
 pub use throughput_chart::throughput_svg;
 pub use timeline_csv::timeline_csv;
+pub use variation::{variation_json, variation_text};

@@ -1,8 +1,10 @@
 //! Arguments of `autohet-sim`.
 
 mod planning;
+mod variation;
 
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
+pub(super) use variation::VariationArgs;
 
 use super::reproduce::SailorArgs;
 use super::validate::ValidateArgs;

@@ -11,7 +11,7 @@ use crate::planner::sailor::SailorPlan;
 use crate::report::{
     ComparedPlanner, Screen, comparison_csv, comparison_json, comparison_markdown, comparison_table, explanation_text,
     fitting_changes_text, movement_json, movement_text, perfetto_json, plan_json, plan_table, rented_json,
-    rented_table, unlike,
+    rented_table, unlike, variation_json, variation_text,
 };
 use crate::runtime::sim::simulate;
 use anyhow::anyhow;
@@ -50,6 +50,7 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     if args.pareto || args.top_k.is_some() {
         return print_several(args, plans);
     }
+    let repetitions = problem.repetitions(&planned.plan)?;
     let report = problem.report(&planned, planning_s);
     if problem.judge().is_closed_form() {
         let judge = problem.judge().name();
@@ -62,11 +63,15 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
             let screen = Screen::of_stdout();
             let explanation = explained.map(|explained| explanation_text(&explained, screen)).unwrap_or_default();
             let moves = replanned.as_ref().map(movement_text).unwrap_or_default();
-            print(&(plan_table(&report, screen) + &moves + &explanation))?;
+            let variation = repetitions.map(|of_plan| variation_text(&[("", &of_plan)])).unwrap_or_default();
+            print(&(plan_table(&report, screen) + &variation + &moves + &explanation))?;
         }
         Format::Json => {
             let mut json = plan_json(&report);
             json["judge"] = problem.judge().name().into();
+            if let Some(repetitions) = &repetitions {
+                json["variation"] = variation_json(repetitions);
+            }
             if let Some(replanned) = &replanned {
                 json["movement"] = movement_json(replanned);
             }
@@ -171,9 +176,26 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
             },
         })
         .collect();
+    let mut varied = Vec::new();
+    for (planner, planned) in &plans {
+        if let Ok((planned, _)) = planned
+            && let Some(repetitions) = problem.repetitions(&planned.plan)?
+        {
+            varied.push((*planner, repetitions));
+        }
+    }
     match args.format {
-        ComparisonFormat::Table => print(&comparison_table(&compared, Screen::of_stdout()))?,
-        ComparisonFormat::Json => print_json(&comparison_json(&compared))?,
+        ComparisonFormat::Table => {
+            let varied: Vec<_> = varied.iter().map(|(planner, repetitions)| (*planner, repetitions)).collect();
+            print(&(comparison_table(&compared, Screen::of_stdout()) + &variation_text(&varied)))?;
+        }
+        ComparisonFormat::Json => {
+            let mut json = comparison_json(&compared);
+            for (planner, repetitions) in &varied {
+                json["planners"][planner]["variation"] = variation_json(repetitions);
+            }
+            print_json(&json)?;
+        }
         ComparisonFormat::Markdown => print(&comparison_markdown(&compared))?,
         ComparisonFormat::Csv => print(&comparison_csv(&compared))?,
     }

@@ -1,14 +1,14 @@
 //! A cluster and a job to plan, from arguments and a scenario file.
 
-use super::args::{JudgeName, ProblemArgs};
+use super::args::{JudgeName, ProblemArgs, VariationArgs};
 use super::job;
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
 use crate::model::ModelSpec;
-use crate::plan::{Judge, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner};
+use crate::plan::{Judge, Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner};
 use crate::planner::sailor::SailorJudge;
 use crate::report::{PlanReport, StageFootprint};
-use crate::runtime::sim::Simulator;
+use crate::runtime::sim::{Repetitions, Simulator, repeat};
 use crate::scenario::{Scenario, ScenarioFile};
 use anyhow::anyhow;
 use std::time::Instant;
@@ -19,6 +19,7 @@ pub(super) struct Problem {
     pub(super) cost: CostModel,
     pub(super) scenario: Scenario,
     judge: JudgeName,
+    variation: VariationArgs,
 }
 
 impl Problem {
@@ -42,7 +43,7 @@ impl Problem {
         let cluster = Cluster::from_argument(described, &job::node_defaults(&scenario.network));
         let place = in_file("cluster", args.cluster.is_some());
         let cluster = cluster.map_err(|error| placed(place, error.into()))?;
-        Ok(Self { cluster, cost, scenario, judge: args.judge })
+        Ok(Self { cluster, cost, scenario, judge: args.judge, variation: args.variation })
     }
 
     pub(super) fn request(&self) -> PlanRequest<'_> {
@@ -56,6 +57,12 @@ impl Problem {
             JudgeName::Simulator => &Simulator,
             JudgeName::Sailor => &SailorJudge,
         }
+    }
+
+    /// Iterations of a plan that vary, where that was asked for.
+    pub(super) fn repetitions(&self, plan: &Plan) -> anyhow::Result<Option<Repetitions>> {
+        let Some((jitter, repetitions)) = self.variation.jitter() else { return Ok(None) };
+        Ok(Some(repeat(plan, &self.cluster, &self.cost, &jitter, repetitions)?))
     }
 
     /// A plan and the wall-clock seconds that it took.

@@ -9,7 +9,9 @@ mod simulate;
 #[cfg(test)]
 mod tests;
 mod topology;
+mod variance;
 
 pub use backend::{SimBackend, SimError};
 pub use pricing::{GroupPrice, PassTime, PricedProgram, RankPrice};
 pub use simulate::{SimulatedIteration, Simulator, simulate};
+pub use variance::{Jitter, Repetitions, Stragglers, repeat};

@@ -1,7 +1,7 @@
 //! No plan is faster than the bound that the planner proves, by the simulator's time.
 
 use autohet::cluster::{Cluster, NodeDefaults};
-use autohet::cost::{CostModel, CostSettings};
+use autohet::cost::{Collectives, CostModel, CostSettings, Framework, OptimizerState};
 use autohet::model::{ModelSpec, Precision, Recompute};
 use autohet::plan::{Judge, Plan, PlanRequest, Planner, Replica, Stage, TrainingSettings};
 use autohet::planner::autohet::{AutoHet, Engine};
@@ -29,6 +29,10 @@ impl Job {
             tensor_parallel_sizes: vec![1],
         };
         Self { cluster, cost: CostModel::new(model, CostSettings::default(), None), training }
+    }
+
+    fn under(self, framework: Framework) -> Self {
+        Self { cost: self.cost.with_framework(framework), ..self }
     }
 
     /// The planner's plan and bound, where there is a plan.
@@ -134,18 +138,25 @@ fn cut(total: u32, weights: &[u32]) -> Option<Vec<u32>> {
     Some(parts)
 }
 
+/// The presets, and one that shares the optimizer out over rings in step.
+fn frameworks() -> impl Strategy<Value = Framework> {
+    let presets = Framework::NAMES.map(|name| Framework::preset(name).unwrap());
+    let sharded = Framework { optimizer: OptimizerState::Sharded, collectives: Collectives::Ring, ..presets[2] };
+    prop::sample::select(vec![presets[0], presets[1], presets[2], sharded])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn no_plan_of_a_tiny_cluster_beats_the_bound(
         a in 0_u32..=2, b in 0_u32..=2, spread in any::<bool>(), num_layers in 1_u32..=3, batch in 1_u32..=4,
-        model in prop::sample::select(vec!["gpt3-2.7b", "llama-7b", "bert-large"]),
+        model in prop::sample::select(vec!["gpt3-2.7b", "llama-7b", "bert-large"]), framework in frameworks(),
     ) {
         prop_assume!(a + b > 0 && a + b <= 3);
         let nodes = |count: u32| if spread { (count, 1) } else { (1, count) };
         let (a, b) = (nodes(a), nodes(b));
-        let job = Job::new(&[(a.0, a.1, "A100-80"), (b.0, b.1, "V100-32")], model, num_layers, batch);
+        let job = Job::new(&[(a.0, a.1, "A100-80"), (b.0, b.1, "V100-32")], model, num_layers, batch).under(framework);
         let Some((like, bound_s)) = job.planned(Engine::Search) else { return Ok(()) };
         let mut least_s = f64::INFINITY;
         for_each_plan(&job, &mut |replicas| {
@@ -157,7 +168,7 @@ proptest! {
     #[test]
     fn no_random_plan_beats_the_bound(
         a in 0_u32..=4, b in 0_u32..=4, spread in any::<bool>(), num_layers in 4_u32..=12, batch in 4_u32..=32,
-        model in prop::sample::select(vec!["gpt3-1.3b", "llama-7b", "bert-large"]),
+        model in prop::sample::select(vec!["gpt3-1.3b", "llama-7b", "bert-large"]), framework in frameworks(),
         samples in prop::collection::vec(
             (prop::collection::vec(0_usize..8, 8), prop::collection::vec(1_u32..20, 20), 1_usize..=4), 20,
         ),
@@ -165,7 +176,7 @@ proptest! {
         prop_assume!(a + b > 1);
         let nodes = |count: u32| if spread { (count, 1) } else { (1, count) };
         let (a, b) = (nodes(a), nodes(b));
-        let job = Job::new(&[(a.0, a.1, "A100-80"), (b.0, b.1, "V100-32")], model, num_layers, batch);
+        let job = Job::new(&[(a.0, a.1, "A100-80"), (b.0, b.1, "V100-32")], model, num_layers, batch).under(framework);
         let Some((like, bound_s)) = job.planned(Engine::Search) else { return Ok(()) };
         for (order, weights, groups) in samples {
             let mut gpus = job.gpus();

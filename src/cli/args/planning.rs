@@ -1,6 +1,8 @@
 //! Arguments of `plan` and `compare`.
 
-use super::{ComparisonFormat, EngineName, Format, JobArgs, parse_duration, parse_positive, parse_seconds};
+use super::{
+    ComparisonFormat, EngineName, Format, JobArgs, VariationArgs, parse_duration, parse_positive, parse_seconds,
+};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,6 +31,8 @@ pub(in crate::cli) struct ProblemArgs {
     pub(in crate::cli) scenario: Option<PathBuf>,
     #[command(flatten)]
     pub(in crate::cli) job: JobArgs,
+    #[command(flatten)]
+    pub(in crate::cli) variation: VariationArgs,
     /// Who says how long an iteration takes
     #[arg(long, value_enum, default_value_t = JudgeName::Simulator)]
     pub(in crate::cli) judge: JudgeName,

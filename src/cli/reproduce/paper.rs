@@ -1,6 +1,6 @@
 //! `autohet-sim reproduce paper`: the comparison of AutoHet (arXiv 2512.20953) on this simulator.
 
-use crate::cli::args::{Format, JobArgs, JudgeName, ProblemArgs, ReproduceArgs};
+use crate::cli::args::{Format, JobArgs, JudgeName, ProblemArgs, ReproduceArgs, VariationArgs};
 use crate::cli::plan::is_verdict;
 use crate::cli::problem::Problem;
 use crate::cli::{Verdict, job, print};
@@ -87,6 +87,7 @@ fn problem(file: &Path) -> anyhow::Result<(String, Problem)> {
         cluster: None,
         scenario: Some(file.to_owned()),
         job: JobArgs::default(),
+        variation: VariationArgs::default(),
         judge: JudgeName::Simulator,
     };
     Ok((name, Problem::new(&args)?))

@@ -8,7 +8,7 @@
 //! | ring all-reduce | `2 (n-1)` steps | `2 (n-1)/n S` |
 //! | ring reduce-scatter, all-gather | `n-1` steps | `(n-1)/n S` |
 //! | all-to-all, pair by pair | `n-1` steps | `(n-1)/n S` |
-//! | tree all-reduce | `2 (m-1)` steps within, `2 log₂ N` between | `2 S`, `S` of two nodes |
+//! | tree all-reduce | `2 (m-1)` steps within, `2 log₂ N` between | `2 S`, between two nodes `S` |
 //!
 //! The tree is NCCL's: two binary trees over the nodes, each for half of the bytes, in which who passes on in one is a leaf
 //! in the other (Sanders et al. 2009), and chains within the nodes. An interface so sends twice what it would at least have
@@ -61,20 +61,17 @@ pub struct CollectiveCost {
     pub algorithm: Algorithm,
     /// Until the last byte would be there if links took no time for bytes.
     pub latency_s: f64,
-    /// Bytes that its busiest link carries in each direction, flags and padding of the protocol included.
+    /// Bytes that its busiest link between nodes carries in each direction, or within the only node, flags and padding of the
+    /// protocol included.
     pub link_bytes: f64,
+    /// The same of the busiest link within a node.
+    pub inside_bytes: f64,
 }
 
 impl GroupShape {
     /// Members in the same node as another one, the latter included.
     pub fn per_node(&self) -> u32 {
         self.ranks.div_ceil(self.nodes.max(1))
-    }
-
-    /// Bandwidth of the slowest link that all bytes pass.
-    pub fn bytes_per_s(&self) -> f64 {
-        let inside = if self.per_node() > 1 { self.inside.bytes_per_s } else { f64::INFINITY };
-        if self.nodes > 1 { inside.min(self.between.bytes_per_s) } else { inside }
     }
 
     /// Steps that a share of the buffer makes, and how many of those go from node to node.
@@ -88,7 +85,8 @@ impl GroupShape {
         let (steps, _) = self.ring_steps(collective);
         let latency_s = if self.nodes > 1 { self.between.latency_s } else { self.inside.latency_s };
         let link_bytes = steps / f64::from(self.ranks.max(1)) * bytes;
-        CollectiveCost { algorithm: Algorithm::Ring, latency_s: steps * latency_s, link_bytes }
+        let latency_s = steps * latency_s;
+        CollectiveCost { algorithm: Algorithm::Ring, latency_s, link_bytes, inside_bytes: link_bytes }
     }
 
     /// As NCCL does it, by whatever it expects to be fastest.
@@ -98,7 +96,12 @@ impl GroupShape {
 
     /// Seconds of a collective on idle links.
     pub fn seconds(&self, cost: &CollectiveCost) -> f64 {
-        if self.ranks < 2 { 0.0 } else { cost.latency_s + cost.link_bytes / self.bytes_per_s() }
+        if self.ranks < 2 {
+            return 0.0;
+        }
+        let within_s = if self.per_node() > 1 { cost.inside_bytes / self.inside.bytes_per_s } else { 0.0 };
+        let between_s = if self.nodes > 1 { cost.link_bytes / self.between.bytes_per_s } else { 0.0 };
+        cost.latency_s + within_s.max(between_s)
     }
 
     /// Seconds of a hierarchical all-reduce on idle links: a reduce-scatter within each node, an all-reduce between those

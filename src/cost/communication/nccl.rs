@@ -91,7 +91,8 @@ fn ring(shape: &GroupShape, collective: Collective, protocol: Protocol, bytes: f
         Protocol::LowLatency => 1.0 / 3.0,
         Protocol::LowLatency128 => 120.0 / 128.0,
     };
-    CollectiveCost { algorithm: Algorithm::Ring, latency_s, link_bytes: payload / share }
+    let link_bytes = payload / share;
+    CollectiveCost { algorithm: Algorithm::Ring, latency_s, link_bytes, inside_bytes: link_bytes }
 }
 
 fn tree(shape: &GroupShape, protocol: Protocol, bytes: f64) -> CollectiveCost {
@@ -105,7 +106,8 @@ fn tree(shape: &GroupShape, protocol: Protocol, bytes: f64) -> CollectiveCost {
         Protocol::LowLatency => TREE_SHARE / 3.8,
         Protocol::LowLatency128 => TREE_SHARE * 120.0 / 128.0,
     };
-    CollectiveCost { algorithm: Algorithm::Tree, latency_s, link_bytes: payload / share }
+    let (link_bytes, inside_bytes) = (payload / share, 2.0 * bytes / share);
+    CollectiveCost { algorithm: Algorithm::Tree, latency_s, link_bytes, inside_bytes }
 }
 
 /// Seconds of a step within a node and of one between nodes.
@@ -146,10 +148,14 @@ mod tests {
 
     #[test]
     fn a_large_ring_is_alpha_beta() {
-        let cost = shape(16, 2).nccl(Collective::AllReduce, 16e9);
-        // 28 steps within nodes and 2 between them; 30 GB of each link.
-        assert_relative_eq!(cost.latency_s, 8.4e-6 + 28.0 * 3.4e-6 + 2.0 * 9.6e-6, epsilon = 1e-12);
-        assert_relative_eq!(cost.link_bytes, 30e9);
+        let cost = shape(32, 4).nccl(Collective::AllReduce, 16e9);
+        // 56 steps within nodes and 6 between them; 31 GB of each link.
+        assert_relative_eq!(cost.latency_s, 8.4e-6 + 56.0 * 3.4e-6 + 6.0 * 9.6e-6, epsilon = 1e-12);
+        assert_relative_eq!(cost.link_bytes, 31e9);
+        // Between two nodes a tree sends everything once, a ring nearly twice.
+        let two = shape(16, 2).nccl(Collective::AllReduce, 16e9);
+        assert_eq!(two.algorithm, Algorithm::Tree);
+        assert_relative_eq!(two.link_bytes, 16e9 / 0.9);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::network::Network;
 use super::pricing::PricedProgram;
 use super::queue::EventQueue;
+use super::variance::Draws;
 use crate::cost::CostError;
 use crate::ids::Rank;
 use crate::program::{Instruction, InstructionId, Op, Program};
@@ -38,6 +39,8 @@ pub struct SimBackend<'a> {
     /// Per first rank of a stage, the passes that were issued and wait for those of the others.
     waiting: BTreeMap<usize, Vec<Issued>>,
     ended: VecDeque<Completion>,
+    /// What prices are multiplied by, where they vary.
+    draws: Option<Draws>,
 }
 
 /// An instruction under way.
@@ -76,7 +79,23 @@ impl<'a> SimBackend<'a> {
             in_step: in_step(program),
             waiting: BTreeMap::new(),
             ended: VecDeque::new(),
+            draws: None,
         }
+    }
+
+    /// The same with prices that vary. Those who share a stage then wait for each other.
+    pub(super) fn with_draws(mut self, draws: Draws) -> Self {
+        self.in_step.iter_mut().zip(self.program.ranks()).for_each(|(in_step, rank)| {
+            *in_step |= rank.tensor_parallel_size > 1;
+        });
+        self.draws = Some(draws);
+        self
+    }
+
+    /// Starts a transfer of so many bytes, more or less.
+    fn transfer(&mut self, route: u32, bytes: f64, meeting: Meeting) {
+        let factor = self.draws.as_mut().map_or(1.0, Draws::transfer);
+        self.network.start(self.now, route, bytes * factor, meeting);
     }
 
     /// Starts what a rank computes.
@@ -88,6 +107,7 @@ impl<'a> SimBackend<'a> {
             Op::OptimizerStep => price.optimizer,
             _ => unreachable!("{op} isn't computed"),
         };
+        let time = self.draws.as_mut().map_or(time, |draws| draws.pass(issued.rank, time));
         self.passes.push(self.now + time, issued);
     }
 
@@ -112,7 +132,7 @@ impl<'a> SimBackend<'a> {
         let kind = MeetingKind::Channel([(first.rank, first.id), (issued.rank, issued.id)]);
         let route = self.priced.channel_routes[channel as usize];
         let bytes = self.priced.channel_bytes[channel as usize] as f64;
-        self.network.start(self.now, route, bytes, Meeting { kind, start: self.now });
+        self.transfer(route, bytes, Meeting { kind, start: self.now });
     }
 
     fn meet_in_group(&mut self, group: u32, issued: Issued, op: Op) {
@@ -122,7 +142,7 @@ impl<'a> SimBackend<'a> {
             let price = &self.priced.groups[group as usize];
             let meeting = Meeting { kind: MeetingKind::Group(group, 0), start: self.now };
             let bytes = if matches!(op, Op::AllGather { .. }) { price.gathered_bytes } else { price.ring_bytes };
-            self.network.start(self.now, price.route, bytes, meeting);
+            self.transfer(price.route, bytes, meeting);
         }
     }
 
@@ -133,7 +153,7 @@ impl<'a> SimBackend<'a> {
             MeetingKind::Group(group, phase) => {
                 if let Some(&(route, bytes)) = self.priced.groups[group as usize].then.get(phase) {
                     let kind = MeetingKind::Group(group, phase + 1);
-                    self.network.start(self.now, route, bytes, Meeting { kind, ..meeting });
+                    self.transfer(route, bytes, Meeting { kind, ..meeting });
                     return;
                 }
                 let members = std::mem::take(&mut self.groups[group as usize]);

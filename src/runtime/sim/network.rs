@@ -2,7 +2,8 @@
 //!
 //! A transfer crosses one or more links at once, as a fluid: no packets, no queues. A collective is one transfer over
 //! all links of its ring. When a transfer begins or ends, only the rates of those that share links with it, directly or
-//! through others, are computed again.
+//! through others, are computed again; and not even those where it takes nothing away from others, or leaves them nothing
+//! that they could use.
 
 use super::queue::EventQueue;
 use crate::units::SimTime;
@@ -37,6 +38,8 @@ pub struct Route {
 struct LinkState {
     bytes_per_s: f64,
     active: Vec<u32>,
+    /// What the active transfers take of it, those without a rate left out.
+    used_bytes_per_s: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -59,16 +62,29 @@ enum Event {
 /// Buffers of the rate computation, kept between calls.
 #[derive(Clone, Debug, Default)]
 struct Scratch {
-    /// Routes on which something began or ended.
+    /// Routes on which something began or ended that concerns others.
     changed: Vec<u32>,
+    /// Transfers that have just begun.
+    begun: Vec<u32>,
     epoch: u32,
     link_seen: Vec<u32>,
     transfer_seen: Vec<u32>,
     links: Vec<LinkIndex>,
     transfers: Vec<u32>,
-    /// Per link of the component: bandwidth not yet given away, and weight of the transfers without a rate.
-    spare: Vec<(f64, f64)>,
+    /// By link of the component.
+    spare: Vec<Spare>,
     link_slot: Vec<u32>,
+}
+
+/// A link while rates are given out.
+#[derive(Clone, Copy, Debug)]
+struct Spare {
+    /// Bandwidth not yet given away.
+    bytes_per_s: f64,
+    /// Crossings of the transfers without a rate.
+    weight: f64,
+    /// Number of those transfers.
+    open: u32,
 }
 
 impl<T> Network<T> {
@@ -88,7 +104,7 @@ impl<T> Network<T> {
 
     /// Adds a link.
     pub fn add_link(&mut self, bytes_per_s: f64) -> LinkIndex {
-        self.links.push(LinkState { bytes_per_s, active: Vec::new() });
+        self.links.push(LinkState { bytes_per_s, active: Vec::new(), used_bytes_per_s: 0.0 });
         self.scratch.link_seen.push(0);
         self.scratch.link_slot.push(0);
         self.links.len() as LinkIndex - 1
@@ -137,19 +153,27 @@ impl<T> Network<T> {
     pub fn step(&mut self) -> Option<SimTime> {
         let now = self.events.next_time()?;
         let mut changed = std::mem::take(&mut self.scratch.changed);
+        let mut begun = std::mem::take(&mut self.scratch.begun);
         while self.events.next_time() == Some(now) {
             match self.events.pop()?.1 {
                 Event::Begin { transfer } => {
                     self.begin(now, transfer);
-                    changed.push(self.transfers[transfer as usize].route);
+                    begun.push(transfer);
                 }
                 Event::End { transfer, version } if self.transfers[transfer as usize].version == version => {
-                    self.end(transfer);
-                    changed.push(self.transfers[transfer as usize].route);
+                    if self.end(transfer) {
+                        changed.push(self.transfers[transfer as usize].route);
+                    }
                 }
                 Event::End { .. } => {}
             }
         }
+        for transfer in begun.drain(..) {
+            if !self.take_spare(now, transfer) {
+                changed.push(self.transfers[transfer as usize].route);
+            }
+        }
+        self.scratch.begun = begun;
         let before = self.scratch.epoch;
         for route in changed.drain(..) {
             let links = &self.routes[route as usize].links;
@@ -184,13 +208,49 @@ impl<T> Network<T> {
         }
     }
 
-    fn end(&mut self, transfer: u32) {
+    /// Takes a transfer off its links and says whether others can make use of what it leaves: those on a link that was
+    /// full.
+    fn end(&mut self, transfer: u32) -> bool {
         let state = &mut self.transfers[transfer as usize];
         self.ended.extend(state.tag.take());
-        for &(link, _) in &self.routes[state.route as usize].links {
-            self.links[link as usize].active.retain(|&other| other != transfer);
+        let mut concerns_others = false;
+        for &(link, weight) in &self.routes[state.route as usize].links {
+            let link = &mut self.links[link as usize];
+            link.active.retain(|&other| other != transfer);
+            if link.active.is_empty() {
+                link.used_bytes_per_s = 0.0;
+                continue;
+            }
+            concerns_others |= link.spare_bytes_per_s() <= link.bytes_per_s * FULL;
+            if state.rate_bytes_per_s.is_finite() {
+                link.used_bytes_per_s = (link.used_bytes_per_s - weight * state.rate_bytes_per_s).max(0.0);
+            }
         }
         self.free.push(transfer);
+        concerns_others
+    }
+
+    /// Gives a transfer what its links have to spare, where that is all that it could ever get: where its tightest link is
+    /// its own. Then nobody else's rate depends on it.
+    fn take_spare(&mut self, now: SimTime, transfer: u32) -> bool {
+        let route = self.transfers[transfer as usize].route as usize;
+        let mut rate = f64::INFINITY;
+        let mut is_own = false;
+        for &(link, weight) in &self.routes[route].links {
+            let link = &self.links[link as usize];
+            let share = link.spare_bytes_per_s() / weight;
+            if share < rate {
+                (rate, is_own) = (share, link.active.len() == 1);
+            }
+        }
+        if !is_own || rate <= 0.0 {
+            return false;
+        }
+        for &(link, weight) in &self.routes[route].links {
+            self.links[link as usize].used_bytes_per_s += weight * rate;
+        }
+        self.set_rate(now, transfer, rate);
+        true
     }
 
     /// Gives new rates to all transfers that share links, directly or through others, with the links of `route`.
@@ -200,11 +260,9 @@ impl<T> Network<T> {
         let mut left = transfers.len();
         while left > 0 {
             let spare = &self.scratch.spare;
-            let shares =
-                spare.iter().filter(|(_, weight)| *weight > WEIGHT_EPSILON).map(|(spare, weight)| spare / weight);
+            let shares = spare.iter().filter(|link| link.open > 0).map(|link| link.bytes_per_s / link.weight);
             let rate = shares.fold(f64::INFINITY, f64::min);
-            let bottleneck =
-                spare.iter().position(|&(spare, weight)| weight > WEIGHT_EPSILON && spare / weight <= rate);
+            let bottleneck = spare.iter().position(|link| link.open > 0 && link.bytes_per_s / link.weight <= rate);
             let Some(bottleneck) = bottleneck else { break };
             let link = self.scratch.links[bottleneck] as usize;
             for index in 0..self.links[link].active.len() {
@@ -216,20 +274,28 @@ impl<T> Network<T> {
                     left -= 1;
                 }
             }
-            self.scratch.spare[bottleneck].1 = 0.0;
+            self.scratch.spare[bottleneck].open = 0;
         }
         self.scratch.transfers = transfers;
+        for (&link, spare) in self.scratch.links.iter().zip(&self.scratch.spare) {
+            let link = &mut self.links[link as usize];
+            if link.bytes_per_s.is_finite() {
+                link.used_bytes_per_s = link.bytes_per_s - spare.bytes_per_s;
+            }
+        }
     }
 
     /// Takes a transfer's share from its links.
     fn give(&mut self, transfer: u32, rate: f64) {
         let route = self.transfers[transfer as usize].route as usize;
         for &(link, weight) in &self.routes[route].links {
-            let (spare, open) = &mut self.scratch.spare[self.scratch.link_slot[link as usize] as usize];
+            let spare = &mut self.scratch.spare[self.scratch.link_slot[link as usize] as usize];
             if rate.is_finite() {
-                *spare = (*spare - weight * rate).max(0.0);
+                spare.bytes_per_s = (spare.bytes_per_s - weight * rate).max(0.0);
             }
-            *open -= weight;
+            // What is left of sums of fractions isn't told from zero; the number of transfers is.
+            spare.weight -= weight;
+            spare.open = spare.open.saturating_sub(1);
         }
     }
 
@@ -245,7 +311,7 @@ impl<T> Network<T> {
                 scratch.link_seen[link as usize] = scratch.epoch;
                 scratch.link_slot[link as usize] = scratch.links.len() as u32;
                 scratch.links.push(link);
-                scratch.spare.push((links[link as usize].bytes_per_s, 0.0));
+                scratch.spare.push(Spare { bytes_per_s: links[link as usize].bytes_per_s, weight: 0.0, open: 0 });
             }
         };
         for &(link, _) in &routes[route].links {
@@ -264,7 +330,8 @@ impl<T> Network<T> {
                 for &(link, weight) in &routes[transfers[transfer as usize].route as usize].links {
                     visit(scratch, link);
                     let slot = scratch.link_slot[link as usize] as usize;
-                    scratch.spare[slot].1 += weight;
+                    scratch.spare[slot].weight += weight;
+                    scratch.spare[slot].open += 1;
                 }
             }
         }
@@ -285,80 +352,17 @@ impl<T> Network<T> {
     }
 }
 
-/// Below this a link has no transfer left without a rate; weights are whole numbers.
-const WEIGHT_EPSILON: f64 = 0.5;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn network(bandwidths: &[f64], routes: &[&[(LinkIndex, f64)]]) -> Network<u32> {
-        let mut network = Network::new();
-        for &bandwidth in bandwidths {
-            network.add_link(bandwidth);
-        }
-        for links in routes {
-            network.add_route(Route { links: links.to_vec(), latency: SimTime::ZERO });
-        }
-        network
-    }
-
-    fn ends(mut network: Network<u32>) -> Vec<(u32, f64)> {
-        std::iter::from_fn(|| network.next_end()).map(|(time, tag)| (tag, time.as_seconds())).collect()
-    }
-
-    #[test]
-    fn one_transfer_takes_latency_and_bytes_over_bandwidth() {
-        let mut network = Network::new();
-        let link = network.add_link(100.0);
-        let route = network.add_route(Route { links: vec![(link, 1.0)], latency: SimTime::from_seconds(0.5) });
-        network.start(SimTime::ZERO, route, 200.0, 7);
-        assert_eq!(ends(network), [(7, 2.5)]);
-    }
-
-    #[test]
-    fn two_transfers_halve_a_link_and_the_longer_gets_the_rest() {
-        let mut network = network(&[100.0], &[&[(0, 1.0)]]);
-        network.start(SimTime::ZERO, 0, 100.0, 1);
-        network.start(SimTime::ZERO, 0, 200.0, 2);
-        // Both at 50 until 2 s, when 100 bytes of the second are left for the whole link.
-        assert_eq!(ends(network), [(1, 2.0), (2, 3.0)]);
-    }
-
-    #[test]
-    fn a_transfer_limited_elsewhere_leaves_its_share_to_others() {
-        // The first is held to 20 by link 1, so the second gets 80 on link 0, not 50.
-        let mut network = network(&[100.0, 20.0], &[&[(0, 1.0), (1, 1.0)], &[(0, 1.0)]]);
-        network.start(SimTime::ZERO, 0, 20.0, 1);
-        network.start(SimTime::ZERO, 1, 80.0, 2);
-        assert_eq!(ends(network), [(1, 1.0), (2, 1.0)]);
-    }
-
-    #[test]
-    fn a_route_that_crosses_a_link_twice_uses_it_twice() {
-        let mut network = network(&[100.0], &[&[(0, 2.0)], &[(0, 1.0)]]);
-        network.start(SimTime::ZERO, 0, 100.0, 1);
-        assert_eq!(ends(network.clone()), [(1, 2.0)]);
-        network.start(SimTime::ZERO, 1, 100.0, 2);
-        // A third of the link each per crossing: 33.3 a second for both.
-        let ends = ends(network);
-        assert!((ends[0].1 - 3.0).abs() < 1e-8 && (ends[1].1 - 3.0).abs() < 1e-8, "{ends:?}");
-    }
-
-    #[test]
-    fn a_late_comer_slows_the_first_from_its_arrival_on() {
-        let mut network = network(&[100.0], &[&[(0, 1.0)]]);
-        network.start(SimTime::ZERO, 0, 150.0, 1);
-        network.start(SimTime::SECOND, 0, 100.0, 2);
-        // 100 bytes are through after 1 s; 50 left at half speed: 2 s. The second then has 50 left: 2.5 s.
-        assert_eq!(ends(network), [(1, 2.0), (2, 2.5)]);
-    }
-
-    #[test]
-    fn an_infinite_link_takes_no_time() {
-        let mut network = network(&[f64::INFINITY, f64::INFINITY], &[&[(0, 1.0), (1, 1.0)], &[(1, 1.0)]]);
-        network.start(SimTime::ZERO, 0, 1e12, 1);
-        network.start(SimTime::ZERO, 1, 1e12, 2);
-        assert_eq!(ends(network), [(1, 0.0), (2, 0.0)]);
+impl LinkState {
+    fn spare_bytes_per_s(&self) -> f64 {
+        if self.bytes_per_s.is_finite() { (self.bytes_per_s - self.used_bytes_per_s).max(0.0) } else { f64::INFINITY }
     }
 }
+
+/// A link of which no larger share is to spare is full.
+const FULL: f64 = 1e-9;
+
+#[cfg(test)]
+mod properties;
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 mod degrees;
 mod flows;
 mod frameworks;
+mod variance;
 
 use super::network::{Network, Route};
 use super::{GroupPrice, PassTime, PricedProgram, RankPrice, SimBackend, simulate};

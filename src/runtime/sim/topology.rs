@@ -87,7 +87,7 @@ impl<'a> Topology<'a> {
         self.cross(from, to, &mut crossings);
         let latency_s = self.cluster.path(self.node(from), self.node(to)).latency_s;
         let route = self.add_route(crossings, SimTime::from_seconds(latency_s));
-        self.limit_flow(route, &[(from, to)], bytes);
+        self.limit_flow(route, &[(from, to, 1)], bytes);
         route
     }
 
@@ -105,13 +105,18 @@ impl<'a> Topology<'a> {
             let members = self.by_node(ranks);
             let edges = (0..ranks.len()).map(|i| (ranks[i], ranks[(i + 1) % ranks.len()]));
             for (from, to) in edges {
-                all_edges.push((from, to));
                 if self.node(from) == self.node(to) {
                     self.cross(from, to, &mut crossings);
-                } else {
-                    self.leave(&members[&self.node(from)], &mut crossings);
-                    self.enter(&members[&self.node(to)], &mut crossings);
+                    continue;
                 }
+                let ends = [from, to].map(|rank| &members[&self.node(rank)]);
+                all_edges.push((
+                    from,
+                    to,
+                    ends.map(|members| self.exits(members).0.len()).into_iter().min().unwrap_or(1),
+                ));
+                self.leave(ends[0], &mut crossings);
+                self.enter(ends[1], &mut crossings);
             }
         }
         let route = self.add_route(crossings, latency);
@@ -123,22 +128,23 @@ impl<'a> Topology<'a> {
     /// every chain is passed in both directions.
     pub(super) fn tree(&mut self, ranks: &[Rank], latency: SimTime, message_bytes: f64) -> u32 {
         let mut crossings = Crossings::default();
-        let members = self.by_node(ranks);
-        for members in members.values() {
+        let nodes = self.by_node(ranks);
+        // All bytes go up and come down; an interface sends twice of them, or once between two nodes.
+        let share = if nodes.len() > 2 { 0.5 } else { 1.0 };
+        for members in nodes.values() {
             self.leave(members, &mut crossings);
             self.enter(members, &mut crossings);
             for pair in members.windows(2) {
                 let [a, b] = [pair[0], pair[1]].map(|(rank, _)| rank);
                 for (from, to) in [(a, b), (b, a)] {
-                    // Half as often as the network: what goes up and what comes down, against twice of each.
                     let mut once = Crossings::default();
                     self.cross(from, to, &mut once);
-                    once.0.into_iter().for_each(|(link, times)| crossings.add(link, times / 2.0));
+                    once.0.into_iter().for_each(|(link, times)| crossings.add(link, times * share));
                 }
             }
         }
-        let firsts: Vec<Rank> = members.values().map(|members| members[0].0).collect();
-        let edges: Vec<_> = firsts.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        let ends: Vec<_> = nodes.values().map(|members| (members[0].0, self.exits(members).0.len())).collect();
+        let edges: Vec<_> = ends.windows(2).map(|pair| (pair[0].0, pair[1].0, pair[0].1.min(pair[1].1))).collect();
         let route = self.add_route(crossings, latency);
         self.limit_flow(route, &edges, message_bytes);
         route
@@ -223,12 +229,13 @@ impl<'a> Topology<'a> {
         self.network.add_route(Route { links: crossings.0.into_iter().collect(), latency })
     }
 
-    /// Has a route take no more than a single flow of such messages reaches on the slowest of its edges. The route's links
-    /// are shared with others as before; this limit is its own.
-    fn limit_flow(&mut self, route: u32, edges: &[(Rank, Rank)], message_bytes: f64) {
+    /// Has a route take no more than flows of such messages reach on the slowest of its edges, one for each interface that an
+    /// end leaves or enters its node by. The route's links are shared with others as before; this limit is its own.
+    fn limit_flow(&mut self, route: u32, edges: &[(Rank, Rank, usize)], message_bytes: f64) {
         let flow =
-            |&(from, to): &(Rank, Rank)| self.cluster.flow_bytes_per_s(self.node(from), self.node(to), message_bytes);
-        let least = edges.iter().map(flow).fold(f64::INFINITY, f64::min);
+            |(from, to): (Rank, Rank)| self.cluster.flow_bytes_per_s(self.node(from), self.node(to), message_bytes);
+        let least = edges.iter().map(|&(from, to, flows)| flow((from, to)) * flows as f64);
+        let least = least.fold(f64::INFINITY, f64::min);
         if least.is_finite() {
             let limit = self.network.add_link(least);
             self.network.extend_route(route, limit, 1.0, SimTime::ZERO);

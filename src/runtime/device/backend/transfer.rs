@@ -1,6 +1,5 @@
 //! Sends and receives between stages. A transfer begins when both ends are there: the receiver says so first.
 
-use crate::plan::Plan;
 use crate::program::{Op, RankProgram, Share};
 use crate::runtime::device::DeviceError;
 use crate::runtime::device::all_reduce::{from_bytes, to_bytes};
@@ -23,12 +22,12 @@ pub(in super::super) struct MessageShape {
 
 impl MessageShape {
     /// That of a rank, where the whole has so many rows of so many numbers.
-    pub(in super::super) fn new(plan: &Plan, rank: &RankProgram, rows: usize, width: usize) -> Self {
+    pub(in super::super) fn new(rank: &RankProgram, rows: usize, width: usize) -> Self {
         Self { own: rank.activation_share(), rows, width }
     }
 
     /// That of a rank that holds so many numbers.
-    pub(in super::super) fn holding(plan: &Plan, rank: &RankProgram, numbers: usize) -> Self {
+    pub(in super::super) fn holding(rank: &RankProgram, numbers: usize) -> Self {
         let own = rank.activation_share();
         Self { own, rows: numbers * own.of as usize, width: 1 }
     }

@@ -227,7 +227,7 @@ fn run(job: &Job) -> Outcome {
                     rank,
                     stage: Box::new(watched),
                     wires: mesh.wires,
-                    shape: MessageShape::new(&job.plan, &program.ranks()[index], tokens, width),
+                    shape: MessageShape::new(&program.ranks()[index], tokens, width),
                     mailbox,
                     collective,
                     ballot: Box::new(Unanimous),

@@ -62,8 +62,8 @@ impl Part {
         let Mesh { wires, rings, tensor_ring } = mesh(&program, rank, &meeting)?;
         let mailbox = Arc::new(Mailbox::new(place));
         let shape = job.conditions.emulated.get(rank.index()).map_or_else(
-            || MessageShape::new(&job.plan, place, tokens(job), job.model.hidden_size as usize),
-            |emulated| MessageShape::holding(&job.plan, place, emulated.boundary_numbers()),
+            || MessageShape::new(place, tokens(job), job.model.hidden_size as usize),
+            |emulated| MessageShape::holding(place, emulated.boundary_numbers()),
         );
         let (stage, collective) = compute(
             StageSetting {
