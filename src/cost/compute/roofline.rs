@@ -14,7 +14,9 @@
 //! - 0.85 of the memory's bandwidth for element-wise operations: an assumption, usual in stream benchmarks.
 //!
 //! Errors of the fit on those 80 profiles, mean and 90th percentile of passes of 3 ms or more: layer forward 5.0 % and 8.4 %,
-//! backward 3.7 % and 6.7 %, head 2.2 % and 4.6 %.
+//! backward 3.7 % and 6.7 %, head 2.2 % and 4.6 %. What is in force differs from the fit: the host's time doesn't add to the
+//! device's, heads are put together, and gradients accumulated. Over the 59 profiles whose forward pass takes 5 ms or more,
+//! median and 90th percentile: both passes 4.3 % and 13 %, head 3.2 % and 7.2 %.
 
 use super::blocks::{Pass, Work};
 use crate::cluster::GpuSpec;
@@ -149,12 +151,13 @@ mod tests {
         assert!((230e12..271e12).contains(&rate), "{rate:e}");
     }
 
-    /// 64 x 9 tiles on 108 multiprocessors are 5.3 waves, which take six; 64 x 27 are 16 to the tile.
+    /// 64 x 27 large tiles on 108 multiprocessors are 16 waves to the tile. 64 x 9 would be 5.3, which take six; twice as many
+    /// of half the size, at 93 % of the rate, are 10.7 and take eleven: less.
     #[test]
     fn the_last_wave_is_paid_in_full() {
         let roofline = Roofline::new(&GpuSpec::lookup("A100-80").unwrap(), Precision::Fp16);
         let [narrow, wide] = [2304.0, 6912.0].map(|n| roofline.product_s(&product(8192.0, n, 6144.0)));
-        assert_relative_eq!(wide / narrow, 16.0 / 6.0, max_relative = 1e-9);
+        assert_relative_eq!(wide / narrow, 16.0 / (5.5 / 0.93), max_relative = 1e-9);
     }
 
     #[test]
