@@ -51,7 +51,8 @@ impl CostModel {
     }
 
     /// The vocabulary projection and the loss where a profile measures the final norm alone, as it can be where they share
-    /// the embedding's matrix: the estimate, in the ratio of what layers take to theirs.
+    /// the embedding's matrix: an estimate whose products run at the rate at which the measured layers' products do, if
+    /// everything else in these takes what is estimated.
     fn unmeasured_projection(&self, gpu: &GpuSpec, execution: &Execution) -> Result<Option<BlockCost>, CostError> {
         let Some(profile) = &self.profile else { return Ok(None) };
         let t = execution.tensor_parallel_size;
@@ -62,12 +63,18 @@ impl CostModel {
         let layer = Block::Layer(LayerId(0));
         let Some(measured) = self.measured(layer, gpu, execution)? else { return Ok(None) };
         let roofline = Roofline::new(gpu, execution.precision);
-        let passes_s = |block| roofline.passes_s(&Work::of(self.model(), block, execution, self.settings()));
-        let ((layer_forward_s, layer_backward_s), (forward_s, backward_s)) = (passes_s(layer), passes_s(Block::Head));
-        let pass = |compute_s| PassCost { compute_s, ..PassCost::default() };
+        let parts_s = |block| roofline.parts_s(&Work::of(self.model(), block, execution, self.settings()));
+        let collectives_s = 2.0 * self.collective_s(gpu, execution);
+        let pass =
+            |(products_s, stream_s): (f64, f64), (layer_products_s, layer_stream_s): (f64, f64), layer_s: f64| {
+                let slower = (layer_s - layer_stream_s - collectives_s) / layer_products_s;
+                let compute_s = products_s * slower.clamp(LEAST_SLOWER, MOST_SLOWER) + stream_s;
+                PassCost { compute_s, ..PassCost::default() }
+            };
+        let (head, of_layer) = (parts_s(Block::Head), parts_s(layer));
         Ok(Some(BlockCost {
-            forward: pass(forward_s * measured.forward_s / layer_forward_s),
-            backward: pass(backward_s * measured.backward_s / layer_backward_s),
+            forward: pass(head.0, of_layer.0, measured.forward_s),
+            backward: pass(head.1, of_layer.1, measured.backward_s),
         }))
     }
 
@@ -113,6 +120,10 @@ impl CostModel {
         communication::ring_all_reduce_s(execution.tensor_parallel_size, bytes, gpu.intra_node)
     }
 }
+
+/// How many times as long as estimated a profile's products are believed to take.
+const LEAST_SLOWER: f64 = 0.1;
+const MOST_SLOWER: f64 = 2.0;
 
 /// All-reduces of the residual stream in the forward and in the backward pass: two each in a layer (behind attention
 /// and MLP, and before them on the way back); one behind the vocabulary-parallel embedding; one before the

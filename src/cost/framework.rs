@@ -105,7 +105,7 @@ const MEGATRON_LM: Framework = Framework {
     collectives: Collectives::Nccl,
 };
 
-/// DeepSpeed's pipeline engine without ZeRO: `allreduce_gradients` after the schedule, in buffers of 500 million elements
+/// DeepSpeed's pipeline engine without sharding: `allreduce_gradients` after the schedule, in buffers of 500 million elements
 /// (`MEMORY_OPT_ALLREDUCE_SIZE`). Whole tensors are sent, as by the runs that Sailor (SOSP'25) measured.
 const DEEPSPEED: Framework = Framework {
     point_to_point: PointToPoint::Sequential,

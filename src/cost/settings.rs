@@ -12,6 +12,9 @@ pub enum Kernels {
     Fused,
     /// Scale, mask and softmax are one kernel, everything else is an operation of PyTorch's each.
     FusedSoftmax,
+    /// The same, and attention is one kernel that doesn't write the scores, skips what is masked, and computes the scores again
+    /// on the way back (`FlashAttention`, Dao et al. 2022). What is stored is not less than without it.
+    Flash,
     /// Every operation by itself, the softmax in fp32 between two conversions: Megatron-LM up to 1.1.5, of which DeepSpeed's
     /// examples were made, unless told otherwise.
     Separate,
@@ -38,7 +41,7 @@ pub struct CostSettings {
     /// Device memory that lies idle between tensors, as a share of the activations where a profile measures memory. None by
     /// default: the reserve has some.
     pub profiled_fragmentation: f64,
-    /// How element-wise operations are put together: `fused`, `fused_softmax` or `separate`.
+    /// How element-wise operations are put together: `fused`, `flash`, `fused_softmax` or `separate`.
     pub kernels: Kernels,
 }
 

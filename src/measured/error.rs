@@ -26,17 +26,17 @@ pub enum MeasuredError {
     #[error("{path}:{line}: `{key}` is {found}, expected {expected}\nhint: {hint}")]
     Value {
         /// Path.
-        path: String,
+        path: Box<str>,
         /// Line, counted from 1.
         line: u64,
         /// Column of a table, or key.
-        key: String,
+        key: Box<str>,
         /// What stands there.
-        found: String,
+        found: Box<str>,
         /// What could.
-        expected: String,
+        expected: Box<str>,
         /// What to do.
-        hint: String,
+        hint: Box<str>,
     },
     /// The JSON isn't of the form that its keys promise.
     #[error(

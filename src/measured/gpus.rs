@@ -3,9 +3,12 @@
 use crate::cluster::GpuSpec;
 use std::sync::Arc;
 
+/// A type, and how many GPUs of it, where that is written.
+pub(super) type Counted = (Arc<GpuSpec>, Option<u32>);
+
 /// Types with how many GPUs of each, in the order in which they are written: `T4-16GB x12 + V100-16GB x4`. The number is
 /// `None` where none is written. `Err` has the part that names no type of the catalog.
-pub(super) fn parse(text: &str) -> Result<Vec<(Arc<GpuSpec>, Option<u32>)>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<Counted>, String> {
     let parts = text.split(['+', ',', ';']).map(str::trim).filter(|part| !part.is_empty());
     let found = parts.map(|part| {
         let (name, count) = split_count(part);
@@ -35,8 +38,8 @@ fn lookup(name: &str) -> Option<Arc<GpuSpec>> {
     let name = name.split('(').next().unwrap_or(name).trim();
     let ends: Vec<usize> =
         name.char_indices().filter(|(_, c)| matches!(c, ' ' | '-' | '_')).map(|(end, _)| end).collect();
-    let beginnings = std::iter::once(name.len()).chain(ends.into_iter().rev());
-    beginnings.filter_map(|end| GpuSpec::lookup(&name[..end]).ok()).next()
+    let mut beginnings = std::iter::once(name.len()).chain(ends.into_iter().rev());
+    beginnings.find_map(|end| GpuSpec::lookup(&name[..end]).ok())
 }
 
 #[cfg(test)]

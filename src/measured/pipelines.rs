@@ -88,17 +88,17 @@ pub(super) fn read(text: &str, path: &str) -> Result<Vec<Placed>, MeasuredError>
 /// The line where some text first stands.
 fn line_of(text: &str, part: &str) -> u64 {
     let offset = text.find(part).unwrap_or(0);
-    1 + text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() as u64
+    1 + text[..offset].matches('\n').count() as u64
 }
 
 fn wrong(text: &str, path: &str, part: &str, key: &str, found: &str, expected: &str) -> MeasuredError {
     MeasuredError::Value {
-        path: path.to_owned(),
+        path: path.into(),
         line: line_of(text, part),
-        key: key.to_owned(),
-        found: found.to_owned(),
-        expected: expected.to_owned(),
-        hint: "take the record as it was published, or mark it with `\"use\": false`".to_owned(),
+        key: key.into(),
+        found: found.into(),
+        expected: expected.into(),
+        hint: "take the record as it was published, or mark it with `\"use\": false`".into(),
     }
 }
 
@@ -108,7 +108,7 @@ type Refuse<'a> = &'a dyn Fn(&str, String, &str) -> MeasuredError;
 fn reading(config: &Config, file: &File, refuse: Refuse) -> Result<Reading, MeasuredError> {
     let source = source_of(&config.id);
     let skip = |reason: &str| {
-        Ok(Reading::Skipped(Skip { id: config.id.clone(), source: source.clone(), reason: reason.to_owned() }))
+        Ok(Reading::Skipped(Skip { id: config.id.clone(), source: source.clone(), reason: reason.into() }))
     };
     if !config.is_used {
         return skip("marked as not to be used");
@@ -127,7 +127,7 @@ fn reading(config: &Config, file: &File, refuse: Refuse) -> Result<Reading, Meas
     };
     let plan = Plan {
         schema_version: SCHEMA_VERSION,
-        planner: "measured".to_owned(),
+        planner: "measured".into(),
         model: model.name.clone(),
         global_batch_size: config.global_batch_size,
         micro_batch_size: config.micro_batch_size,
@@ -153,7 +153,7 @@ fn reading(config: &Config, file: &File, refuse: Refuse) -> Result<Reading, Meas
 /// What a GPU holds in these runs beside what the profile knows.
 ///
 /// Communicators: the framework makes three whose ranks are neighbours in a node (all ranks, a tensor-parallel group, the ranks
-/// of a replica). In each NCCL has 24 channels on NVLink3 and later, with three connections that receive (a ring's, and a
+/// of a replica). In each NCCL has 24 channels on `NVLink3` and later, with three connections that receive (a ring's, and a
 /// tree's from above and below), each with a buffer of 4 MiB, one of 4.7 MiB and one of 640 KiB for its three protocols: 0.7 GB.
 /// And a tenth of the activations lies idle between tensors: an allowance, not measured by itself.
 fn megatron_deepspeed() -> CostSettings {
@@ -217,6 +217,9 @@ fn precision(text: &str) -> Option<Precision> {
     known.into_iter().find(|(name, _)| text.starts_with(name)).map(|(_, precision)| precision)
 }
 
+/// A type's name in the file, the type, and its groups: replica, stage and tensor-parallel degree.
+type OfType = (String, Arc<GpuSpec>, Vec<(usize, usize, u32)>);
+
 struct Assigned {
     cluster: Cluster,
     stages: Vec<Vec<PlanStage>>,
@@ -229,7 +232,7 @@ fn place(config: &Config, file: &File, refuse: Refuse) -> Result<Result<Assigned
     if depth == 0 || config.pipelines.iter().any(Vec::is_empty) {
         return Err(refuse("pipelines", "empty".to_owned(), "a pipeline of one stage or more for each replica"));
     }
-    let mut types: Vec<(String, Arc<GpuSpec>, Vec<(usize, usize, u32)>)> = Vec::new();
+    let mut types: Vec<OfType> = Vec::new();
     for stage in 0..depth {
         for (replica, pipeline) in config.pipelines.iter().enumerate() {
             let Some(found) = pipeline.get(stage) else { continue };
@@ -252,7 +255,7 @@ fn place(config: &Config, file: &File, refuse: Refuse) -> Result<Result<Assigned
 }
 
 /// Fills nodes one after the other; a group that doesn't fit in what is left of one begins the next.
-fn fill(config: &Config, file: &File, types: &[(String, Arc<GpuSpec>, Vec<(usize, usize, u32)>)]) -> Assigned {
+fn fill(config: &Config, file: &File, types: &[OfType]) -> Assigned {
     let size = file.gpus_per_node;
     let mut nodes: Vec<(Arc<GpuSpec>, u32)> = Vec::new();
     let mut taken: BTreeMap<(usize, usize), (usize, u32)> = BTreeMap::new();
@@ -294,8 +297,7 @@ fn network(file: &File, gpu_type: &str) -> NodeNetwork {
     let Some(by_pairs) = file.network.inter_node_same_type.get(gpu_type) else { return unknown };
     let Some(&(curve, alone)) = by_pairs.get(&1) else { return unknown };
     let scales = |(pairs, (_, most)): &(&u32, &([f64; 3], f64))| *most >= SCALING * f64::from(**pairs) * alone;
-    let (nics, most) =
-        by_pairs.iter().filter(scales).next_back().map_or((1, alone), |(pairs, (_, most))| (*pairs, *most));
+    let (nics, most) = by_pairs.iter().rfind(scales).map_or((1, alone), |(pairs, (_, most))| (*pairs, *most));
     if most <= 0.0 {
         return unknown;
     }

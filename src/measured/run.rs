@@ -3,7 +3,7 @@
 use crate::cluster::Cluster;
 use crate::cost::{CostSettings, Framework};
 use crate::ids::LayerId;
-use crate::model::{Block, ModelSpec, Recompute};
+use crate::model::{Block, MatrixProduct, ModelSpec, Recompute};
 use crate::plan::Plan;
 use serde::Serialize;
 use std::fmt;
@@ -132,7 +132,8 @@ impl MeasuredRun {
             Recompute::Full => self.model.block_forward_flops(layer, batch),
             Recompute::Selective => {
                 let products = self.model.layer_products(&self.plan.execution_at(1));
-                let core: f64 = products.iter().filter(|product| product.attention_core).map(|p| p.flops()).sum();
+                let core: f64 =
+                    products.iter().filter(|product| product.attention_core).map(MatrixProduct::flops).sum();
                 core * f64::from(batch) / f64::from(self.plan.micro_batch_size)
             }
         };

@@ -71,7 +71,7 @@ fn rank_correlation(records: &[&Record]) -> Option<f64> {
 fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
     let x = ranks(pairs.iter().map(|pair| pair.0));
     let y = ranks(pairs.iter().map(|pair| pair.1));
-    let mean = (pairs.len() as f64 + 1.0) / 2.0;
+    let mean = f64::midpoint(pairs.len() as f64, 1.0);
     let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>();
     let scale = (product(&x, &x) * product(&y, &y)).sqrt();
     (scale > 0.0).then(|| product(&x, &y) / scale)
@@ -82,7 +82,7 @@ fn ranks(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let rank = |value: &f64| {
         let below = values.iter().filter(|other| other.total_cmp(value).is_lt()).count();
         let equal = values.iter().filter(|other| other.total_cmp(value).is_eq()).count();
-        below as f64 + (equal as f64 + 1.0) / 2.0
+        below as f64 + f64::midpoint(equal as f64, 1.0)
     };
     values.iter().map(rank).collect()
 }

@@ -63,7 +63,7 @@ fn reading(row: &Row) -> Result<Reading, MeasuredError> {
     if row.text("quality").eq_ignore_ascii_case("C") {
         return Ok(skip("quality C: anomalous or incomplete".to_owned()));
     }
-    let measured = match figures(row)? {
+    let mut measured = match figures(row)? {
         Ok(measured) => measured,
         Err(reason) => return Ok(skip(reason)),
     };
@@ -71,6 +71,10 @@ fn reading(row: &Row) -> Result<Reading, MeasuredError> {
         Ok(job) => job,
         Err(reason) => return Ok(skip(reason)),
     };
+    measured.retain(|(quantity, _)| quantity.is_time() || job.is_memory_known);
+    if measured.is_empty() {
+        return Ok(skip("memory of sharded weights isn't simulated".to_owned()));
+    }
     Ok(Reading::Run(Box::new(MeasuredRun {
         id: id.to_owned(),
         source,

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 ///
 /// All members of a group see the same blocks in the same order, and so make the same buckets: a bucket ends where it is
 /// full, and where the next block has other holders.
-pub(super) fn in_buckets(groups: Vec<Group>, options: LowerOptions) -> (Vec<Group>, Vec<Option<u32>>) {
+pub(super) fn in_buckets(groups: &[Group], options: LowerOptions) -> (Vec<Group>, Vec<Option<u32>>) {
     let least = match options.framework.buckets {
-        Buckets::Layer => return (groups.iter().cloned().collect(), (0..groups.len() as u32).map(Some).collect()),
+        Buckets::Layer => return (groups.to_vec(), (0..groups.len() as u32).map(Some).collect()),
         Buckets::Whole => u64::MAX,
         Buckets::Parameters(least) => least,
     };
@@ -74,7 +74,7 @@ mod tests {
     }
 
     fn blocks(buckets: Buckets) -> Vec<usize> {
-        in_buckets(groups(), options(buckets)).0.iter().map(|group| group.blocks.len()).collect()
+        in_buckets(&groups(), options(buckets)).0.iter().map(|group| group.blocks.len()).collect()
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_bucket_is_complete_with_the_block_that_goes_backward_last() {
-        let (buckets, complete) = in_buckets(groups(), options(Buckets::Whole));
+        let (buckets, complete) = in_buckets(&groups(), options(Buckets::Whole));
         assert_eq!(complete, [Some(1), None, None, Some(0), None, None]);
         assert_eq!([buckets[0].block(), buckets[1].block()], [Block::Layer(LayerId(2)), Block::Embedding]);
     }

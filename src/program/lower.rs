@@ -69,7 +69,9 @@ impl Program {
                     let held = Share::of_rank(tensor_rank, tensor_parallel_size);
                     let mut reduced = groups.reduced(&blocks, held, options);
                     if is_sharded {
-                        reduced.iter_mut().for_each(|(_, op)| *op = scattered(*op));
+                        for (_, op) in &mut reduced {
+                            *op = scattered(*op);
+                        }
                     }
                     let ops = with_gradient_reduction(ops, &blocks, &reduced, options.framework.reduction);
                     ranks.push(RankProgram {
@@ -130,7 +132,7 @@ fn gradient_groups(plan: &Plan, layout: &Layout, options: LowerOptions) -> Group
             groups.all.push(Group { blocks: vec![block], share: Share::of_rank(slice, slices), ranks });
         }
     }
-    (groups.all, groups.of_slice) = in_buckets(groups.all, options);
+    (groups.all, groups.of_slice) = in_buckets(&groups.all, options);
     groups
 }
 

@@ -73,10 +73,9 @@ impl Exchanges {
                 };
                 (progress.compute, other.filter(comes_first).map(|(_, id)| *id))
             }
-            Op::Send { .. } => (progress.compute, None),
             Op::Receive { .. } => (None, None),
             Op::AllReduce { .. } | Op::ReduceScatter { .. } if blocks => (progress.compute, progress.last_side()),
-            Op::AllReduce { .. } | Op::ReduceScatter { .. } => (progress.compute, None),
+            Op::Send { .. } | Op::AllReduce { .. } | Op::ReduceScatter { .. } => (progress.compute, None),
             Op::OptimizerStep if blocks => (progress.reduction, progress.last_side()),
             Op::OptimizerStep => (progress.reduction, None),
             Op::AllGather { .. } => (progress.optimizer, None),

@@ -160,7 +160,8 @@ fn after_a_rollback_survivors_read_their_own_disks() {
 
 #[test]
 fn a_second_loss_during_recovery_overtakes_the_first() {
-    let up = "0,up,a,T4,4\n0,up,b,T4,4\n0,up,c,T4,4\n";
+    // Replicas of one node each: T4s, slow among themselves, would have stages on several.
+    let up = "0,up,a,L4,4\n0,up,b,L4,4\n0,up,c,L4,4\n";
     let outcome = BERT.replay("autohet", &format!("{up}600,down,b,,\n610,down,c,,\n1200,up,z,T4,1\n"));
     let recovery = &outcome.recoveries[0];
     assert_eq!((recovery.start, recovery.cause, recovery.attempts_overtaken), (seconds(600), Cause::Loss, 1));

@@ -67,10 +67,10 @@ fn table(rows: &[&str]) -> String {
 #[test]
 fn what_is_skipped_is_counted_with_its_reason() {
     let c = format!("a-2,{}", RUN.replacen('A', "C", 1));
-    let sharded = format!("a-3,{}", RUN.replace(",none,0,", ",none,3 (FSDP),"));
+    let eight = format!("a-3,{}", RUN.replace("fp16", "fp8"));
     let unknown = format!("a-4,{}", RUN.replace("T4-16GB", "Z9000"));
     let (good, open) = (format!("a-1,{RUN}"), format!("b-1,{}", RUN.replace(",none,0,", ",,0,")));
-    let sandbox = Sandbox::new().file("runs.txt", table(&[&good, &c, &sharded, &unknown, &open]));
+    let sandbox = Sandbox::new().file("runs.txt", table(&[&good, &c, &eight, &unknown, &open]));
     let summary = validated(&sandbox, "runs.txt");
     assert_eq!(summary["sources"]["a"]["time"]["count"], 1);
     assert_eq!(summary["skipped"]["count"], 4);

@@ -12,6 +12,8 @@ use crate::model::{Architecture, Block, Execution, MatrixProduct, ModelSpec, Pre
 pub(super) struct Work {
     /// Matrix products of the forward pass; unused places have no size.
     pub(super) products: [MatrixProduct; 6],
+    /// A product of the forward pass that the backward pass does again whatever is recomputed; mostly none.
+    pub(super) again: MatrixProduct,
     /// The forward pass beside its products.
     pub(super) forward: Pass,
     /// The backward pass beside its products.
@@ -85,8 +87,16 @@ impl Work {
             stream_bytes: accesses.residual * residual + accesses.mlp * mlp + accesses.scores * scores + heads,
             host_s,
         };
+        let mut products = model.layer_products(execution);
+        let mut again = MatrixProduct::default();
+        if kernels == Kernels::Flash {
+            let done = if model.architecture == Architecture::Bert { 1.0 } else { 0.5 };
+            products.iter_mut().filter(|product| product.attention_core).for_each(|product| product.count *= done);
+            again = products.iter().find(|product| product.attention_core).copied().unwrap_or_default();
+        }
         Self {
-            products: model.layer_products(execution),
+            products,
+            again,
             forward: pass(&forward, LAYER_HOST_S.0),
             backward: pass(&backward, LAYER_HOST_S.1),
             core_stream_bytes: forward.scores * scores,
@@ -99,7 +109,7 @@ impl Work {
         products[..2].copy_from_slice(&model.head_products(execution));
         let stream_bytes = LOGIT_ACCESSES * model.logits_bytes(execution) as f64;
         let pass = |host_s| Pass { stream_bytes, host_s };
-        Self { products, forward: pass(HEAD_HOST_S.0), backward: pass(HEAD_HOST_S.1), core_stream_bytes: 0.0 }
+        Self { products, forward: pass(HEAD_HOST_S.0), backward: pass(HEAD_HOST_S.1), ..Self::default() }
     }
 
     /// A look-up forward; backward the gradient of the whole table is cleared and added to.
@@ -151,6 +161,10 @@ fn layer_accesses(architecture: Architecture, kernels: Kernels) -> (Accesses, Ac
         (Architecture::Gpt | Architecture::Bert, Kernels::Fused) => {
             (accesses(11.0, 2.0, 4.5), accesses(23.0, 4.0, 5.5))
         }
+        (Architecture::Gpt | Architecture::Bert, Kernels::Flash) => {
+            (accesses(11.0, 2.0, 0.0), accesses(23.0, 4.0, 0.0))
+        }
+        (Architecture::Llama, Kernels::Flash) => (accesses(10.0, 3.0, 0.0), accesses(20.0, 6.0, 0.0)),
         (Architecture::Gpt | Architecture::Bert, Kernels::FusedSoftmax) => {
             (accesses(49.8, 39.8, 1.0), accesses(51.1, 12.0, 3.2))
         }

@@ -15,6 +15,8 @@ pub(super) struct Job {
     pub(super) plan: Plan,
     pub(super) cost: CostSettings,
     pub(super) framework: Framework,
+    /// Whether what a GPU holds can be told.
+    pub(super) is_memory_known: bool,
 }
 
 /// `Err` within says why the run can't be told or isn't of a kind that is simulated.
@@ -73,17 +75,24 @@ pub(super) fn read(row: &Row) -> Told<Job> {
         replicas,
     };
     let (cost, framework) = software(row);
-    Ok(Ok(Job { model, cluster, plan, cost, framework }))
+    Ok(Ok(Job { model, cluster, plan, cost, framework, is_memory_known: !is_sharded(row) }))
 }
 
 /// What trained: DeepSpeed's pipeline engine where the row names it, else Megatron-LM. Both sum gradients up in fp32
 /// (`fp32_allreduce`), as Korthikanti et al. 2022 count them.
+///
+/// Runs with sharded weights (FSDP) are executed as if the optimizer's state alone were: gradients are scattered and weights
+/// gathered while the backward pass goes on, once and not twice. They use `FlashAttention`.
 fn software(row: &Row) -> (CostSettings, Framework) {
+    if is_sharded(row) {
+        let cost = CostSettings { kernels: Kernels::Flash, ..CostSettings::default() };
+        return (cost, Framework { optimizer: OptimizerState::Sharded, ..Framework::default() });
+    }
     let is_deepspeed = ["schedule", "precision"].iter().any(|column| row.text(column).contains("DeepSpeed"));
     let (kernels, name) = if is_deepspeed { (Kernels::Separate, "deepspeed") } else { (Kernels::Fused, "megatron-lm") };
     let preset = Framework::preset(name).unwrap_or_default();
-    let is_sharded = row.text("zero").starts_with('1');
-    let optimizer = if is_sharded { OptimizerState::Sharded } else { OptimizerState::Replicated };
+    let shards_state = row.text("zero").starts_with('1');
+    let optimizer = if shards_state { OptimizerState::Sharded } else { OptimizerState::Replicated };
     let cost = CostSettings { gradient_bytes_per_parameter: 4, kernels, ..CostSettings::default() };
     (cost, Framework { optimizer, ..preset })
 }
@@ -95,10 +104,16 @@ fn unsupported(row: &Row) -> Told<()> {
             return Ok(Err(format!("{what} parallelism isn't simulated")));
         }
     }
-    Ok(match row.text("zero").chars().next() {
-        Some('2' | '3') => Err("sharded weights or gradients (ZeRO-2, ZeRO-3, FSDP) aren't simulated".to_owned()),
-        _ => Ok(()),
-    })
+    if is_sharded(row) && row.text("recompute").starts_with("selective") {
+        // With FSDP it means every so many layers, or single operations.
+        return Ok(Err("selective recomputation of another kind than Megatron-LM's isn't simulated".to_owned()));
+    }
+    Ok(Ok(()))
+}
+
+/// Whether weights or gradients are sharded: ZeRO-2, ZeRO-3, FSDP.
+fn is_sharded(row: &Row) -> bool {
+    row.text("zero").starts_with(['2', '3'])
 }
 
 fn missing(column: &str) -> String {
@@ -194,8 +209,25 @@ fn nodes(row: &Row) -> Told<Vec<(Arc<GpuSpec>, u32)>> {
         let expected = format!("{sum}, the sum over types");
         return if sum == total { Ok(Ok(nodes)) } else { Err(row.wrong("n_gpus", &expected, "correct one of them")) };
     };
-    let node = |node: u32| (Arc::clone(only), of_node.min(total - node * of_node));
+    let gpu = with_link(only, row.text("intra_link"));
+    let node = |node: u32| (Arc::clone(&gpu), of_node.min(total - node * of_node));
     Ok(Ok((0..total.div_ceil(of_node)).map(node).collect()))
+}
+
+/// The type with the link between GPUs of a node that a row states: `PCIe (50 Gb/s)`, `150 GB/s`. What some program was
+/// configured with is no statement about the link.
+fn with_link(gpu: &Arc<GpuSpec>, text: &str) -> Arc<GpuSpec> {
+    let rate = |unit: &str, bytes: f64| {
+        let (before, _) = text.split_once(unit)?;
+        let number = before.trim_end().rsplit([' ', '(', ':']).next()?.parse::<f64>().ok()?;
+        Some(number * bytes).filter(|rate| (1e8..1e13).contains(rate))
+    };
+    if ["code", "config"].iter().any(|word| text.contains(word)) {
+        return Arc::clone(gpu);
+    }
+    let Some(bytes_per_s) = rate("GB/s", 1e9).or_else(|| rate("Gb/s", 1e9 / 8.0)) else { return Arc::clone(gpu) };
+    let intra_node = Link { bytes_per_s, ..gpu.intra_node };
+    Arc::new(GpuSpec { intra_node, ..GpuSpec::clone(gpu) })
 }
 
 /// The network between nodes: what the row says of a node's interfaces, and how many they are.
@@ -273,6 +305,15 @@ mod tests {
         assert_eq!(boundaries("stage boundaries = [0, 12, 24]"), Some((vec![0, 12, 24], 0)));
         assert_eq!(boundaries("stage boundaries = [0, 12, 6]"), None);
         assert_eq!(boundaries("nothing of the kind [0, 1]"), None);
+    }
+
+    #[test]
+    fn links_that_are_stated_go_before_the_catalog() {
+        let gpu = GpuSpec::lookup("T4").unwrap();
+        let rate = |text: &str| with_link(&gpu, text).intra_node.bytes_per_s;
+        assert!((rate("PCIe (50 Gb/s)") - 6.25e9).abs() < 1.0);
+        assert!((rate("NVLink2 (50 GB/s per note)") - 50e9).abs() < 1.0);
+        assert!((rate("PCIe (code: 50 Gb/s)") - gpu.intra_node.bytes_per_s).abs() < 1.0);
     }
 
     #[test]

@@ -63,24 +63,24 @@ impl Row<'_> {
         let shown: String = text.chars().take(40).collect();
         let found = if shown.is_empty() { "empty".to_owned() } else { format!("`{shown}`") };
         MeasuredError::Value {
-            path: self.path.to_owned(),
+            path: self.path.into(),
             line: self.line,
-            key: column.to_owned(),
-            found,
-            expected: expected.to_owned(),
-            hint: hint.to_owned(),
+            key: column.into(),
+            found: found.into(),
+            expected: expected.into(),
+            hint: hint.into(),
         }
     }
 
     /// A figure of the row can't be.
     pub(super) fn wrong_value(&self, key: &str, found: &str, expected: &str) -> MeasuredError {
         MeasuredError::Value {
-            path: self.path.to_owned(),
+            path: self.path.into(),
             line: self.line,
-            key: key.to_owned(),
-            found: found.to_owned(),
-            expected: expected.to_owned(),
-            hint: "leave the cell empty where it isn't known".to_owned(),
+            key: key.into(),
+            found: found.into(),
+            expected: expected.into(),
+            hint: "leave the cell empty where it isn't known".into(),
         }
     }
 }

@@ -50,14 +50,15 @@ pub fn accuracy_svg(accuracy: &Accuracy) -> String {
         let canvas = Canvas::new(&mut svg, (WIDTH, height));
         canvas.bold_text((16, 20), Anchor::Left, INK, "Predicted against measured");
         canvas.text((250, 20), Anchor::Left, FAINT_INK, "line: equal; band: within 10 %");
-        for (index, is_time) in [true, false].into_iter().enumerate() {
-            let left = LEFT + index as i32 * (SIDE + GAP);
+        for (left, is_time) in [(LEFT, true), (LEFT + SIDE + GAP, false)] {
             let records = |source: usize| plotted(accuracy, source, is_time);
             let all: Vec<&Record> = (0..names.len()).flat_map(records).collect();
             let diagram = Diagram::new(is_time, left, &all);
             diagram.draw_frame(&canvas);
             for source in 0..names.len() {
-                records(source).iter().for_each(|record| diagram.draw_point(&canvas, source, record));
+                for record in records(source) {
+                    diagram.draw_point(&canvas, source, record);
+                }
             }
         }
         for (name, (x, row)) in legend {

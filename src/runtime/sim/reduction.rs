@@ -18,10 +18,11 @@ pub(super) fn price_group(plan: &Plan, group: &Group, cost: &CostModel, topology
     let framework = cost.framework();
     let is_scattered = framework.optimizer == OptimizerState::Sharded && plan.replicas.len() > 1;
     let collective = if is_scattered { Collective::ReduceScatter } else { Collective::AllReduce };
-    if framework.collectives == Collectives::Hierarchical && !is_scattered {
-        if let Some(price) = hierarchical(&group.ranks, gradient_bytes, topology) {
-            return price;
-        }
+    if framework.collectives == Collectives::Hierarchical
+        && !is_scattered
+        && let Some(price) = hierarchical(&group.ranks, gradient_bytes, topology)
+    {
+        return price;
     }
     let shape = topology.shape(&group.ranks);
     let of = |collective, bytes| match framework.collectives {

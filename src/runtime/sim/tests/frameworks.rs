@@ -1,7 +1,8 @@
 //! What frameworks do differently, where it can be worked out by hand.
 
 use super::{BACKWARD, FORWARD, STEP, plan, priced, replicas, run};
-use crate::cluster::{Cluster, NodeDefaults, PcieSwitch, Wiring};
+use crate::cluster::{Cluster, Link, NodeDefaults, PcieSwitch, Wiring};
+use crate::cost::communication::{Collective, GroupShape, Medium};
 use crate::cost::{
     Buckets, Collectives, CostModel, CostSettings, Framework, OptimizerState, PointToPoint, ReductionTime,
 };
@@ -162,6 +163,32 @@ fn hierarchical_reductions_take_their_closed_form() {
     // Three steps within and three steps back; six of a quarter's quarter between, each rank over its own interface.
     let by_hand_s = 2.0 * (3.0 * inside.latency_s + 0.75 * bytes / inside.bytes_per_s) + 1.5 * bytes / 4.0 / 12.5e9;
     approx::assert_abs_diff_eq!(found, by_hand_s, epsilon = 5e-9);
+}
+
+/// A layer of 24 MB goes round a ring of two nodes' GPUs or up a tree, whatever takes less; either way the network gives
+/// what the closed form says.
+#[test]
+fn what_nccl_chooses_takes_its_closed_form() {
+    let framework = Framework { collectives: Collectives::Nccl, ..Framework::default() };
+    let cost = cost(framework);
+    for (nodes, per_node, latency_s) in [(2_u32, 4_u32, 0.0), (8, 1, 0.0), (8, 1, 1e-2), (4, 4, 1e-3), (1, 8, 0.0)] {
+        let mut defaults = NodeDefaults::default();
+        defaults.nic.latency_s = latency_s;
+        defaults.wiring.nics = per_node;
+        let cluster = Cluster::parse_mix(&format!("{nodes}x{per_node}xA100-80"), &defaults).unwrap();
+        let plan = on_nodes(&cluster, (nodes * per_node) as usize, 1, per_node);
+        let found = reduced_s(&simulate(&plan, &cluster, &cost).unwrap());
+        let shape = GroupShape {
+            ranks: nodes * per_node,
+            nodes,
+            inside: cluster.nodes[0].gpu.intra_node,
+            medium: Medium::NvLink,
+            between: Link { bytes_per_s: 12.5e9 * f64::from(per_node), latency_s: 2.0 * latency_s },
+        };
+        let bytes = cost.gradient_bytes(Block::Layer(crate::ids::LayerId(0)), &plan.execution_at(1)) as f64;
+        let by_hand_s = shape.seconds(&shape.nccl(Collective::AllReduce, bytes));
+        approx::assert_relative_eq!(found, by_hand_s, max_relative = 1e-6);
+    }
 }
 
 #[test]
