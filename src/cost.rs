@@ -7,7 +7,7 @@ mod compute;
 mod memory;
 mod settings;
 
-pub use memory::StageShape;
+pub use memory::{HeldChunk, StageShape};
 pub use settings::CostSettings;
 
 use crate::cluster::GpuSpec;

@@ -7,8 +7,11 @@ pub mod objective;
 mod ranking;
 pub mod replan;
 pub mod sailor;
+mod scheduled;
 #[cfg(feature = "scip")]
 pub mod scip;
+
+pub use scheduled::Scheduled;
 
 use crate::plan::Planner;
 

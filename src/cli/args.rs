@@ -1,7 +1,9 @@
 //! Arguments of `autohet-sim`.
 
+mod iteration;
 mod planning;
 
+pub(super) use iteration::IterationArgs;
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
 
 use super::reproduce::SailorArgs;
@@ -38,6 +40,8 @@ pub(super) enum SimCommand {
     Plan(PlanArgs),
     /// Puts the plans of several planners side by side, all judged by the simulator.
     Compare(CompareArgs),
+    /// Executes one iteration of a plan in simulated time: what its GPUs do, what fills their memory, and a chart of it.
+    Iteration(IterationArgs),
     /// Repeats published comparisons: the paper's on the simulator, a peer's by its own judge.
     #[command(subcommand)]
     Reproduce(ReproduceCommand),

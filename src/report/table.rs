@@ -3,6 +3,7 @@
 mod comparison;
 mod explanation;
 mod grid;
+mod iteration;
 mod peers;
 mod plans;
 mod policies;
@@ -12,6 +13,7 @@ mod statistics;
 
 pub use comparison::{comparison_csv, comparison_markdown, comparison_table};
 pub use explanation::{explanation_text, fitting_changes_text};
+pub use iteration::iteration_table;
 pub(super) use peers::peer_rows;
 pub use plans::plan_table;
 pub use policies::policy_table;

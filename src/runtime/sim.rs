@@ -9,5 +9,5 @@ mod simulate;
 mod tests;
 
 pub use backend::{SimBackend, SimError};
-pub use pricing::{GroupPrice, PassTime, PricedProgram, RankPrice};
+pub use pricing::{BackwardTime, ChunkPrice, GroupPrice, PassTime, PricedProgram, RankPrice};
 pub use simulate::{SimulatedIteration, Simulator, simulate};

@@ -50,6 +50,7 @@ impl Job {
                 gpu_type: node.gpu.name.clone(),
                 first_layer: 0,
                 num_layers: 0,
+                later_chunks: Vec::new(),
             };
             (0..node.gpu_count).map(stage).collect::<Vec<_>>()
         };

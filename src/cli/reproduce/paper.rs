@@ -88,6 +88,7 @@ fn problem(file: &Path) -> anyhow::Result<(String, Problem)> {
         scenario: Some(file.to_owned()),
         job: JobArgs::default(),
         judge: JudgeName::Simulator,
+        schedule: None,
     };
     Ok((name, Problem::new(&args)?))
 }

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, GpuSpec, Link, Node};
 use crate::cost::{CostModel, StageShape};
 use crate::ids::LayerId;
 use crate::model::{Block, Execution, Recompute};
-use crate::plan::{Plan, PlanRequest, ScheduleKind};
+use crate::plan::{Plan, PlanRequest};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -104,7 +104,7 @@ impl<'a> World<'a> {
     pub(super) fn most_layers(&self, shape: &Shape, stage: StageKind, place: usize, depth: usize) -> u32 {
         let cost = self.request.cost;
         let execution = self.execution(stage.degree, shape.micro_batch_size, shape.recompute);
-        let in_flight = ScheduleKind::OneForwardOneBackward.in_flight(place, depth, u32::MAX);
+        let in_flight = (depth - place) as u32;
         let capacity_bytes = self.kinds[stage.kind].gpu.memory_bytes;
         let fits = |num_layers| {
             let shape = StageShape { num_layers, has_embedding: place == 0, has_head: place + 1 == depth, in_flight };
@@ -135,7 +135,7 @@ impl<'a> World<'a> {
         for replica in &plan.replicas {
             let stage = |stage: &crate::plan::Stage| {
                 let kind = *kind_of.get(stage.node.as_str())?;
-                Some(StageKind { kind, degree: stage.gpus.len() as u32, layers: stage.num_layers })
+                Some(StageKind { kind, degree: stage.gpus.len() as u32, layers: stage.layer_count() })
             };
             let stages = replica.stages.iter().map(stage).collect::<Option<Vec<_>>>()?;
             match groups.iter_mut().find(|group| group.stages == stages) {
