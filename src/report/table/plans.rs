@@ -109,7 +109,7 @@ fn joined(parts: &[String], between: &str, screen: Screen) -> String {
     for part in parts {
         let length = part.chars().count();
         if width > 0 {
-            let fits = width + between.len() + 1 + length < usize::from(screen.width);
+            let fits = width + 2 * between.len() + length < usize::from(screen.width);
             text.push_str(between);
             text.push(if fits { ' ' } else { '\n' });
             width = if fits { width + between.len() + 1 } else { 0 };
@@ -189,7 +189,8 @@ mod tests {
                           1      a100-80-0  A100-80   2-3   13-23 (11)   8.8/85.9 GB
         1              6  0      v100-32-0  V100-32   0-1   0-23 (24)   15.3/34.4 GB
         ─────────────────────────────────────────────────────────────────────────────
-        fullest GPU, replica 1 stage 0: PARTS
+        fullest GPU, replica 1 stage 0: weights 1.3 + gradients 1.3 + optimizer 7.9 +
+        activations 2.4 + transients 0.3 + reserve 2.0 GB
         ");
     }
 
