@@ -92,6 +92,8 @@ fn check(plan: &Plan, cluster: &Cluster, cost: &CostModel, path: &Path) -> anyho
             "`{name}` can't run here: {other}\nhint: plan again with `autohet-sim plan` for this cluster"
         ));
     }
-    violations.iter().for_each(|violation| eprintln!("warning: {violation}"));
+    for violation in violations {
+        eprintln!("warning: {violation}");
+    }
     Ok(Verdict::Bad)
 }

@@ -3,7 +3,9 @@
 use super::autohet::AutoHet;
 use crate::cluster::Cluster;
 use crate::cost::{CostError, CostModel};
-use crate::plan::{Judge, JudgedPlan, Plan, PlanError, PlanRequest, PlannedIteration, Planner, ScheduleChoice};
+use crate::plan::{
+    Judge, JudgedPlan, Plan, PlanError, PlanRequest, PlannedIteration, Planner, ScheduleChoice, TrainingSettings,
+};
 
 /// A planner whose plans run under one schedule.
 ///
@@ -23,14 +25,11 @@ impl Planner for Scheduled {
 
     fn plan(&self, request: &PlanRequest) -> Result<PlannedIteration, PlanError> {
         let judge = ScheduledJudge { judge: request.judge, choice: self.choice };
-        let planned = match self.planner.plan(&PlanRequest { judge: &judge, ..*request }) {
-            // Not for want of memory, if there is a plan under another schedule.
-            Err(PlanError::DoesNotFit { .. }) if self.planner.plan(request).is_ok() => return Err(self.does_not_go()),
+        let request = &PlanRequest { judge: &judge, ..*request };
+        let planned = match self.planner.plan(request) {
+            Err(PlanError::DoesNotFit { .. }) => self.with_other_settings(request, judge.judge)?,
             planned => planned?,
         };
-        if !planned.predicted_iteration_s.is_finite() {
-            return Err(self.does_not_go());
-        }
         let rescheduled = |plan: &Plan| plan.rescheduled(self.choice).ok_or_else(|| self.does_not_go());
         let lower_bound_s = if self.choice.is_within_bounds() {
             planned.lower_bound_s
@@ -52,6 +51,24 @@ impl Planner for Scheduled {
 }
 
 impl Scheduled {
+    /// The best plan with each recompute setting and micro-batch size alone: the few plans that are executed without such
+    /// limits may all need more memory under this schedule than under the one that they were made for.
+    fn with_other_settings(&self, request: &PlanRequest, judge: &dyn Judge) -> Result<PlannedIteration, PlanError> {
+        // Nothing is to be found where nothing fits under any schedule.
+        self.planner.plan(&PlanRequest { judge, ..*request })?;
+        let TrainingSettings { recompute, micro_batch_sizes, .. } = request.training;
+        let mut best: Option<PlannedIteration> = None;
+        for (&recompute, &size) in recompute.iter().flat_map(|r| micro_batch_sizes.iter().map(move |size| (r, size))) {
+            let (recompute, micro_batch_sizes) = (vec![recompute], vec![size]);
+            let training = TrainingSettings { recompute, micro_batch_sizes, ..request.training.clone() };
+            let Ok(found) = self.planner.plan(&PlanRequest { training: &training, ..*request }) else { continue };
+            if best.as_ref().is_none_or(|best| found.predicted_iteration_s < best.predicted_iteration_s) {
+                best = Some(found);
+            }
+        }
+        best.ok_or_else(|| self.does_not_go())
+    }
+
     fn does_not_go(&self) -> PlanError {
         PlanError::DoesNotFit {
             reason: format!("none of the plans that were found can run under `{}`", self.choice),

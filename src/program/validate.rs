@@ -93,7 +93,7 @@ impl Program {
         for instruction in self.ranks.iter().flat_map(|rank| &rank.instructions) {
             match instruction.op {
                 Op::Send { micro_batch, boundary, channel, .. } => {
-                    sends[channel as usize].push((micro_batch, boundary))
+                    sends[channel as usize].push((micro_batch, boundary));
                 }
                 Op::Receive { micro_batch, boundary, channel, .. } => {
                     receives[channel as usize].push((micro_batch, boundary));

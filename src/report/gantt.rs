@@ -10,18 +10,20 @@ mod svg;
 use super::figures::{or_absent, percent};
 use super::iteration::{IterationReport, StageRow};
 use crate::ids::Rank;
-use crate::plan::ScheduleKind;
+use crate::plan::{Replica, ScheduleKind};
 use crate::units::format_seconds;
 use bars::{Bar, Kind, bars_of_ranks};
 use svg::{Anchor, Svg};
 
 /// Rows beyond these aren't drawn: a page has an end.
 const MOST_ROWS: usize = 64;
-/// Width of the figure, in pixels.
-const WIDTH: f64 = 1400.0;
-/// Where time begins and ends.
+/// Where time begins, in pixels, and what is left of the page behind its end.
 const LEFT: f64 = 168.0;
-const RIGHT: f64 = WIDTH - 96.0;
+const MARGIN: f64 = 96.0;
+/// Width of the time axis for each pass of a stage, and what it is at least and at most.
+const PASS_WIDTH: f64 = 24.0;
+const LEAST_WIDTH: f64 = 1136.0;
+const MOST_WIDTH: f64 = 3600.0;
 /// Heights of a row's lanes: passes, and transfers below them.
 const PASS_HEIGHT: f64 = 26.0;
 const TRANSFER_HEIGHT: f64 = 5.0;
@@ -40,16 +42,16 @@ pub fn gantt_svg(report: &IterationReport<'_>) -> String {
     let bottom = tops.last().map_or(TOP, |last| last + ROW_HEIGHT);
     let left_out = rows.len() - shown.len();
     let height = bottom + if left_out > 0 { 66.0 } else { 48.0 };
-    let mut svg = Svg::new(WIDTH, height);
-    let scale = Scale { ms: (report.makespan().as_seconds() * 1e3).max(1e-6) };
-    heading(&mut svg, report);
+    let scale = Scale::of(report);
+    let mut svg = Svg::new(scale.right + MARGIN, height);
+    heading(&mut svg, report, scale.right + MARGIN);
     legend(&mut svg, report);
     axis(&mut svg, &scale, bottom);
     let bars = bars_of_ranks(&report.iteration.program, &report.iteration.timeline);
     let ranks = report.iteration.program.ranks().iter().enumerate().filter(|(_, rank)| rank.tensor_rank == 0);
     for ((row, &top), (rank, _)) in shown.iter().zip(&tops).zip(ranks) {
-        labels(&mut svg, report, row, top);
-        svg.frame((LEFT, top), (RIGHT - LEFT, PASS_HEIGHT));
+        labels(&mut svg, report, row, (scale.right + MARGIN, top));
+        svg.frame((LEFT, top), (scale.right - LEFT, PASS_HEIGHT));
         for bar in &bars[Rank::from(rank).index()] {
             draw(&mut svg, bar, &scale, top, report.plan.replicas[row.replica].chunk_count() > 1);
         }
@@ -77,16 +79,26 @@ fn tops(report: &IterationReport<'_>, rows: &[StageRow]) -> Vec<f64> {
 /// Milliseconds to pixels.
 struct Scale {
     ms: f64,
+    right: f64,
 }
 
 impl Scale {
-    fn x(&self, ms: f64) -> f64 {
-        LEFT + ms / self.ms * (RIGHT - LEFT)
+    /// Wide enough for the labels of the passes, within reason.
+    fn of(report: &IterationReport<'_>) -> Self {
+        let halves = if report.plan.schedule == ScheduleKind::ZeroBubbleH1 { 3 } else { 2 };
+        let passes = |replica: &Replica| replica.micro_batches as usize * replica.chunk_count() * halves;
+        let most = report.plan.replicas.iter().map(passes).max().unwrap_or(0);
+        let width = (most as f64 * PASS_WIDTH).clamp(LEAST_WIDTH, MOST_WIDTH);
+        Self { ms: (report.makespan().as_seconds() * 1e3).max(1e-6), right: LEFT + width }
     }
 
-    /// Ticks at round numbers, about ten.
+    fn x(&self, ms: f64) -> f64 {
+        LEFT + ms / self.ms * (self.right - LEFT)
+    }
+
+    /// Ticks at round numbers, one about every 120 pixels.
     fn ticks(&self) -> Vec<(f64, String)> {
-        let rough = self.ms / 10.0;
+        let rough = self.ms / ((self.right - LEFT) / 120.0).max(1.0);
         let power = 10_f64.powf(rough.log10().floor());
         let digit = [1.0, 2.0, 5.0, 10.0].into_iter().find(|digit| digit * power >= rough * 0.999).unwrap_or(10.0);
         let step = digit * power;
@@ -96,13 +108,18 @@ impl Scale {
     }
 }
 
-fn heading(svg: &mut Svg, report: &IterationReport<'_>) {
+fn heading(svg: &mut Svg, report: &IterationReport<'_>, width: f64) {
     let plan = report.plan;
     let counts: Vec<u32> = plan.replicas.iter().map(|replica| replica.micro_batches).collect();
     let same = counts.windows(2).all(|pair| pair[0] == pair[1]);
+    let samples = match plan.micro_batch_size {
+        1 => "1 sample".to_owned(),
+        several => format!("{several} samples"),
+    };
     let micro_batches = match counts[..] {
-        [first, ..] if same => format!("{first} micro batches of {} samples a replica", plan.micro_batch_size),
-        _ => format!("micro batches of {} samples", plan.micro_batch_size),
+        [only] => format!("{only} micro batches of {samples}"),
+        [first, ..] if same => format!("{first} micro batches of {samples} a replica"),
+        _ => format!("micro batches of {samples}"),
     };
     let title = format!("{}, {} on {} GPUs", plan.model, plan.schedule.title(), plan.world_size());
     let facts = format!(
@@ -112,18 +129,16 @@ fn heading(svg: &mut Svg, report: &IterationReport<'_>) {
     );
     svg.bold((24.0, 26.0), "#222", 17, &title);
     svg.text((24.0, 47.0), Anchor::Start, "#444", 13, &facts);
-    svg.text((WIDTH - 12.0, 47.0), Anchor::End, "#444", 12, "peak memory");
+    svg.text((width - 12.0, 47.0), Anchor::End, "#444", 12, "peak memory");
 }
 
 fn legend(svg: &mut Svg, report: &IterationReport<'_>) {
     let splits = report.plan.schedule == ScheduleKind::ZeroBubbleH1;
-    let computed = match splits {
-        true => vec![
-            (Kind::Forward, "forward"),
-            (Kind::Backward, "backward for the input"),
-            (Kind::Weights, "backward for the weights"),
-        ],
-        false => vec![(Kind::Forward, "forward"), (Kind::Backward, "backward")],
+    let computed = if splits {
+        let halves = [(Kind::Backward, "backward for the input"), (Kind::Weights, "backward for the weights")];
+        [&[(Kind::Forward, "forward")][..], &halves].concat()
+    } else {
+        vec![(Kind::Forward, "forward"), (Kind::Backward, "backward")]
     };
     let rest = [
         (Kind::Optimizer, "optimizer step"),
@@ -140,7 +155,7 @@ fn legend(svg: &mut Svg, report: &IterationReport<'_>) {
     svg.frame((x, 61.0), (16.0, 12.0));
     svg.text((x + 22.0, 71.0), Anchor::Start, "#222", 12, "idle");
     x += 70.0;
-    let chunks = report.plan.replicas.iter().map(crate::plan::Replica::chunk_count).max().unwrap_or(1);
+    let chunks = report.plan.replicas.iter().map(Replica::chunk_count).max().unwrap_or(1);
     if chunks > 1 {
         let last = bars::chunk_letter(chunks as u32 - 1);
         let text = format!("numbers are micro batches, letters chunks a to {last}");
@@ -155,12 +170,12 @@ fn axis(svg: &mut Svg, scale: &Scale, bottom: f64) {
         svg.line((scale.x(ms), TOP - 6.0), (scale.x(ms), bottom), "#e2e2e2");
         svg.text((scale.x(ms), bottom + 16.0), Anchor::Middle, "#444", 12, &label);
     }
-    svg.line((LEFT, bottom), (RIGHT, bottom), "#888");
-    svg.text((f64::midpoint(LEFT, RIGHT), bottom + 36.0), Anchor::Middle, "#444", 12, "time, ms");
+    svg.line((LEFT, bottom), (scale.right, bottom), "#888");
+    svg.text((f64::midpoint(LEFT, scale.right), bottom + 36.0), Anchor::Middle, "#444", 12, "time, ms");
 }
 
 /// What stands beside a row: its stage, its GPUs and the fullest moment of their memory.
-fn labels(svg: &mut Svg, report: &IterationReport<'_>, row: &StageRow, top: f64) {
+fn labels(svg: &mut Svg, report: &IterationReport<'_>, row: &StageRow, (width, top): (f64, f64)) {
     let replica = &report.plan.replicas[row.replica];
     let stage = &replica.stages[row.stage];
     if row.stage == 0 && report.plan.replicas.len() > 1 {
@@ -177,7 +192,7 @@ fn labels(svg: &mut Svg, report: &IterationReport<'_>, row: &StageRow, top: f64)
     svg.text((24.0, top + 27.0), Anchor::Start, "#666", 11, &format!("{gpus}, {layers} layers"));
     let (peak, capacity) = (row.peak.memory.total_bytes() as f64 / 1e9, row.capacity_bytes as f64 / 1e9);
     let ink = if peak > capacity { "#b00020" } else { "#444" };
-    svg.text((WIDTH - 12.0, top + 17.0), Anchor::End, ink, 12, &format!("{peak:.1}/{capacity:.1} GB"));
+    svg.text((width - 12.0, top + 17.0), Anchor::End, ink, 12, &format!("{peak:.1}/{capacity:.1} GB"));
 }
 
 fn draw(svg: &mut Svg, bar: &Bar, scale: &Scale, top: f64, shows_chunks: bool) {
@@ -191,8 +206,8 @@ fn draw(svg: &mut Svg, bar: &Bar, scale: &Scale, top: f64, shows_chunks: bool) {
         Kind::Forward | Kind::Backward | Kind::Weights | Kind::Optimizer => {
             svg.outlined((from, top), (width, PASS_HEIGHT), bar.kind.fill(bar.chunk));
             let label = bar.label(shows_chunks);
-            let size = if label.len() as f64 * CHARACTER + 3.0 <= width { 11 } else { 9 };
-            if label.len() as f64 * CHARACTER * f64::from(size) / 11.0 + 1.0 <= width {
+            let fits = |size: &u32| label.len() as f64 * CHARACTER * f64::from(*size) / 11.0 + 2.0 <= width;
+            if let Some(size) = [11, 9, 7].into_iter().find(fits) {
                 svg.text((f64::midpoint(from, to), top + 17.0), Anchor::Middle, bar.kind.ink(), size, &label);
             }
         }

@@ -1,7 +1,7 @@
 //! What the simulator expects of a plan on this machine, or on the devices that are emulated on it.
 
 use crate::cluster::{Cluster, GpuSpec, Link};
-use crate::cost::{CostModel, StageShape};
+use crate::cost::CostModel;
 use crate::ids::Rank;
 use crate::plan::{Plan, Stage};
 use crate::profile::MeasuredLinks;

@@ -167,3 +167,109 @@ fn ends_inputs(next: Progress, gradients: Gradients) -> bool {
         Gradients::Weights => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Precision, Recompute};
+    use crate::plan::{SCHEMA_VERSION, ScheduleChoice, Stage};
+    use crate::program::{Instruction, LowerOptions};
+
+    /// Two stages of four layers under this schedule.
+    fn lowered(schedule: &str, micro_batches: u32) -> (Plan, Program) {
+        let stage = |p: u32| Stage {
+            node: format!("n{p}"),
+            gpus: vec![0],
+            gpu_type: "T4".to_owned(),
+            first_layer: 4 * p,
+            num_layers: 4,
+            later_chunks: Vec::new(),
+        };
+        let plan = Plan {
+            schema_version: SCHEMA_VERSION,
+            planner: "test".to_owned(),
+            model: "test".to_owned(),
+            global_batch_size: micro_batches,
+            micro_batch_size: 1,
+            sequence_parallel: false,
+            recompute: Recompute::None,
+            precision: Precision::Fp16,
+            schedule: ScheduleKind::default(),
+            replicas: vec![Replica { micro_batches, stages: vec![stage(0), stage(1)] }],
+        };
+        let plan = plan.rescheduled(schedule.parse::<ScheduleChoice>().unwrap()).unwrap();
+        let program = Program::lower(&plan, LowerOptions { tie_word_embeddings: true });
+        (plan, program)
+    }
+
+    /// What is said of a rank whose operations were changed.
+    fn complaint(schedule: &str, rank: usize, change: impl Fn(&mut Vec<Instruction>)) -> String {
+        let (plan, mut program) = lowered(schedule, 4);
+        assert_eq!(program.validate(&plan), Ok(()));
+        change(&mut program.ranks[rank].instructions);
+        validate(&program, &plan, Rank::from(rank)).unwrap_err().to_string()
+    }
+
+    fn place(instructions: &[Instruction], what: &str) -> usize {
+        instructions.iter().position(|instruction| instruction.op.to_string() == what).unwrap()
+    }
+
+    #[test]
+    fn weights_come_after_the_input() {
+        let found = complaint("zb-h1", 0, |ops| {
+            let (input, weights) = (
+                place(ops, "backward for the input of micro batch 1"),
+                place(ops, "backward for the weights of micro batch 1"),
+            );
+            ops.swap(input, weights);
+        });
+        assert_eq!(found, "rank 0: backward for the weights of micro batch 1 is missing, repeated or out of order");
+        let found = complaint("zb-h1", 0, |ops| {
+            let at = place(ops, "backward for the weights of micro batch 2");
+            ops.remove(at);
+        });
+        assert_eq!(found, "rank 0: a backward pass is missing, repeated or out of order");
+    }
+
+    #[test]
+    fn a_cut_pass_covers_every_block_of_its_chunk_once() {
+        let piece = "backward for the weights of micro batch 3, layer 6";
+        let found = complaint("zb-h1", 1, |ops| {
+            let at = place(ops, piece);
+            ops.remove(at);
+        });
+        assert_eq!(
+            found,
+            "rank 1: backward for the weights of micro batch 3, layer 5 is missing, repeated or out of order"
+        );
+    }
+
+    #[test]
+    fn passes_have_what_they_start_from() {
+        let found = complaint("interleaved:2", 1, |ops| {
+            let (receive, pass) =
+                (place(ops, "receive activation of micro batch 2"), place(ops, "forward of micro batch 2"));
+            ops.swap(receive, pass);
+        });
+        assert_eq!(found, "rank 1: forward of micro batch 2 is missing, repeated or out of order");
+        let found = complaint("interleaved:2", 0, |ops| {
+            let (pass, send) =
+                (place(ops, "backward of micro batch 0, chunk 1"), place(ops, "send gradient of micro batch 0"));
+            ops.swap(pass, send);
+        });
+        assert_eq!(found, "rank 0: send gradient of micro batch 0 is missing, repeated or out of order");
+    }
+
+    #[test]
+    fn more_in_flight_than_the_schedule_allows_is_noticed() {
+        for schedule in ["1f1b", "zb-h1"] {
+            let found = complaint(schedule, 1, |ops| {
+                let forward = ops.remove(place(ops, "forward of micro batch 1"));
+                let receive = ops.remove(place(ops, "receive activation of micro batch 1"));
+                let first = place(ops, "forward of micro batch 0");
+                ops.splice(first..first, [receive, forward]);
+            });
+            assert!(found.starts_with("rank 1 has 2 micro batches in flight, the schedule allows 1"), "{found}");
+        }
+    }
+}

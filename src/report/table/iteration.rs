@@ -47,6 +47,12 @@ fn new_table(header: &[&str], screen: Screen) -> Table {
     table
 }
 
+fn narrow(table: &mut Table) {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
+}
+
 fn times_table(report: &IterationReport<'_>, rows: &[StageRow], screen: Screen) -> Table {
     let makespan_s = report.makespan().as_seconds();
     let share = |time: SimTime| percent(time.as_seconds() / makespan_s);
@@ -67,6 +73,7 @@ fn times_table(report: &IterationReport<'_>, rows: &[StageRow], screen: Screen) 
         ]);
     }
     align_right(&mut table, 4..8);
+    narrow(&mut table);
     table
 }
 
@@ -90,5 +97,6 @@ fn memory_table(rows: &[StageRow], screen: Screen) -> Table {
         ]);
     }
     align_right(&mut table, 2..10);
+    narrow(&mut table);
     table
 }
