@@ -96,9 +96,9 @@ impl Scale {
         LEFT + ms / self.ms * (self.right - LEFT)
     }
 
-    /// Ticks at round numbers, one about every 120 pixels.
+    /// Ticks at round numbers, one about every 110 pixels.
     fn ticks(&self) -> Vec<(f64, String)> {
-        let rough = self.ms / ((self.right - LEFT) / 120.0).max(1.0);
+        let rough = self.ms / ((self.right - LEFT) / 110.0).max(1.0);
         let power = 10_f64.powf(rough.log10().floor());
         let digit = [1.0, 2.0, 5.0, 10.0].into_iter().find(|digit| digit * power >= rough * 0.999).unwrap_or(10.0);
         let step = digit * power;
