@@ -86,7 +86,7 @@ pub fn predict(
     let program = Program::lower(plan, options);
     let mut priced = PricedProgram::new(plan, &program, cluster, cost)?;
     for (rank, cost) in ranks.costs.iter().enumerate() {
-        priced.ranks[rank] = PricedProgram::new(plan, &program, cluster, cost)?.ranks[rank];
+        priced.ranks[rank] = PricedProgram::new(plan, &program, cluster, cost)?.ranks.swap_remove(rank);
     }
     let sent_bytes = sent_bytes(&program, &priced);
     let places: Vec<_> = plan.replicas.iter().flat_map(|replica| &replica.stages).flat_map(node_of_each_gpu).collect();
