@@ -29,7 +29,14 @@ fn pipelines(replicas: u32, depth: u32, num_layers: u32) -> Plan {
         let gpu = replica * depth + stage;
         let (first_layer, end) = (cut(stage), cut(stage + 1));
         let node = format!("a100-80-{}", gpu / 8);
-        Stage { node, gpus: vec![gpu % 8], gpu_type: "A100-80".into(), first_layer, num_layers: end - first_layer }
+        Stage {
+            node,
+            gpus: vec![gpu % 8],
+            gpu_type: "A100-80".into(),
+            first_layer,
+            num_layers: end - first_layer,
+            later_chunks: Vec::new(),
+        }
     };
     let replica = |r| Replica { micro_batches: MICRO_BATCHES, stages: (0..depth).map(|p| stage(r, p)).collect() };
     Plan {

@@ -2,6 +2,7 @@
 
 mod args;
 mod files;
+mod iteration;
 mod job;
 mod plan;
 mod problem;
@@ -38,6 +39,7 @@ pub fn run_sim(args: SimArgs) -> ExitCode {
     let done = match args.command {
         None => replay::run(&args.replay),
         Some(SimCommand::Plan(args)) => plan::run_plan(&args),
+        Some(SimCommand::Iteration(args)) => iteration::run(&args),
         Some(SimCommand::Compare(args)) => plan::run_compare(&args),
         Some(SimCommand::Reproduce(ReproduceCommand::Sailor(args))) => reproduce::run_sailor(&args),
         Some(SimCommand::Trace(command)) => trace::run(&command),

@@ -9,7 +9,7 @@ mod memory;
 mod settings;
 
 pub use framework::{Buckets, Collectives, Framework, OptimizerState, PointToPoint, ReductionTime};
-pub use memory::StageShape;
+pub use memory::{HeldChunk, StageShape};
 pub use settings::{CostSettings, Kernels};
 
 use crate::cluster::GpuSpec;

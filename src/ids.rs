@@ -44,6 +44,10 @@ id!(
     StageId, "stage "
 );
 id!(
+    /// A model chunk of a stage, counted from the input side: the first one but under the interleaved schedule.
+    ChunkId, "chunk "
+);
+id!(
     /// A transformer layer of the model, counted from the input side.
     LayerId, "layer "
 );

@@ -2,6 +2,8 @@
 
 mod iteration;
 mod ledger;
+mod memory;
 
-pub use iteration::IterationBreakdown;
+pub use iteration::{IterationBreakdown, RankShares};
 pub use ledger::{Activity, GpuTime, Ledger};
+pub use memory::{MemoryChange, RankMemory, memory_over_time};

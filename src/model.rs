@@ -9,6 +9,7 @@ mod parameters;
 mod presets;
 mod products;
 mod shard;
+mod weight_gradients;
 
 pub use error::ModelError;
 pub use products::MatrixProduct;

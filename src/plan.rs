@@ -1,16 +1,22 @@
 //! What goes where: the [`Plan`], pure data without time in it. Both binaries read and write the same file.
 
 mod json;
+mod nodes;
 mod objective;
 mod planner;
+mod rescheduled;
+mod schedule;
 mod validate;
 
 pub use json::PlanFileError;
+pub use nodes::{cluster_of_plan, nodes_of_plan};
 pub use objective::{Goal, Objective, PricedPlan};
 pub use planner::{Judge, JudgedPlan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, TrainingSettings};
+pub use rescheduled::{ScheduleChoice, ScheduleChoiceError};
+pub use schedule::{Held, ScheduleKind, ScheduleNameError, StagePosition};
 pub use validate::{PlanViolation, StagePlace};
 
-use crate::ids::LayerId;
+use crate::ids::{ChunkId, LayerId};
 use crate::model::{Block, Execution, Precision, Recompute};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -54,7 +60,10 @@ pub struct Replica {
     pub stages: Vec<Stage>,
 }
 
-/// One pipeline stage: consecutive layers on the GPUs of one tensor-parallel group, all in one node.
+/// One pipeline stage: layers on the GPUs of one tensor-parallel group, all in one node.
+///
+/// Its layers are consecutive, but under the interleaved schedule: there it holds several chunks of consecutive layers
+/// (virtual stages), and a micro batch passes all first chunks of the pipeline, then all second ones, and so on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -64,22 +73,24 @@ pub struct Stage {
     pub gpus: Vec<u32>,
     /// GPU type, for people and for exports; must agree with the node.
     pub gpu_type: String,
-    /// First transformer layer.
+    /// First transformer layer of the first chunk.
     pub first_layer: u32,
-    /// Number of transformer layers, at least one. The first stage also holds the embedding, the last one the head.
+    /// Number of transformer layers of the first chunk, at least one. The first stage also holds the embedding, the last
+    /// one the head. All layers of the stage: [`layer_count`](Self::layer_count).
     pub num_layers: u32,
+    /// Chunks behind the first one, from the input side, under the interleaved schedule; as many in each stage.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later_chunks: Vec<LayerRange>,
 }
 
-/// Order of forward and backward passes within a pipeline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ScheduleKind {
-    /// One forward, one backward, with pipeline flush (PipeDream-Flush, Narayanan et al. 2021).
-    #[default]
-    #[serde(rename = "1f1b")]
-    OneForwardOneBackward,
-    /// All forwards, then all backwards (Huang et al. 2019).
-    #[serde(rename = "gpipe")]
-    GPipe,
+/// Consecutive transformer layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerRange {
+    /// The first of them.
+    pub first_layer: u32,
+    /// How many there are, at least one.
+    pub num_layers: u32,
 }
 
 impl Plan {
@@ -126,27 +137,56 @@ impl Stage {
     pub fn tensor_parallel_size(&self) -> u32 {
         self.gpus.len() as u32
     }
+
+    /// The chunks that it holds, from the input side.
+    pub fn chunks(&self) -> impl Iterator<Item = LayerRange> {
+        let first = LayerRange { first_layer: self.first_layer, num_layers: self.num_layers };
+        std::iter::once(first).chain(self.later_chunks.iter().copied())
+    }
+
+    /// How many chunks it holds: virtual stages, one but under the interleaved schedule.
+    pub fn chunk_count(&self) -> usize {
+        1 + self.later_chunks.len()
+    }
+
+    /// Transformer layers of all its chunks.
+    pub fn layer_count(&self) -> u32 {
+        self.chunks().fold(0, |sum, chunk| sum.saturating_add(chunk.num_layers))
+    }
 }
 
 impl Replica {
     /// The blocks that a stage holds, from the input side: the first stage has the embedding, the last one the head.
     pub fn blocks(&self, stage: usize) -> Vec<Block> {
-        let Stage { first_layer, num_layers, .. } = self.stages[stage];
-        let layers = (first_layer..first_layer + num_layers).map(|layer| Block::Layer(LayerId(layer)));
-        let embedding = (stage == 0).then_some(Block::Embedding);
-        let head = (stage + 1 == self.stages.len()).then_some(Block::Head);
-        embedding.into_iter().chain(layers).chain(head).collect()
+        (0..self.stages[stage].chunk_count()).flat_map(|chunk| self.chunk_blocks(stage, ChunkId::from(chunk))).collect()
     }
-}
 
-impl ScheduleKind {
-    /// Micro batches that stage `stage` of `depth` holds in flight at most, out of `micro_batches`: `min(K, P - p)`
-    /// under 1F1B (Narayanan et al. 2021, section 2.2), all of them under GPipe.
-    pub fn in_flight(self, stage: usize, depth: usize, micro_batches: u32) -> u32 {
-        match self {
-            Self::OneForwardOneBackward => micro_batches.min((depth - stage) as u32),
-            Self::GPipe => micro_batches,
-        }
+    /// The blocks of one chunk of a stage, from the input side.
+    pub fn chunk_blocks(&self, stage: usize, chunk: ChunkId) -> Vec<Block> {
+        let layers = self.stages[stage].chunks().nth(chunk.index()).into_iter();
+        let layers = layers.flat_map(|range| range.first_layer..range.first_layer + range.num_layers);
+        let [has_embedding, has_head] = self.chunk_ends(stage, chunk);
+        let embedding = has_embedding.then_some(Block::Embedding);
+        let head = has_head.then_some(Block::Head);
+        embedding.into_iter().chain(layers.map(|layer| Block::Layer(LayerId(layer)))).chain(head).collect()
+    }
+
+    /// Whether a chunk of a stage is the pipeline's first, which has the embedding, and whether it is the last, which has
+    /// the head.
+    pub fn chunk_ends(&self, stage: usize, chunk: ChunkId) -> [bool; 2] {
+        let is_last = chunk.index() + 1 == self.stages[stage].chunk_count();
+        [stage == 0 && chunk.index() == 0, stage + 1 == self.stages.len() && is_last]
+    }
+
+    /// Chunks of each of its stages.
+    pub fn chunk_count(&self) -> usize {
+        self.stages.first().map_or(1, Stage::chunk_count)
+    }
+
+    /// A stage's place in this pipeline.
+    pub fn position(&self, stage: usize) -> StagePosition {
+        let (depth, chunks) = (self.stages.len(), self.stages[stage].chunk_count());
+        StagePosition { stage, depth, chunks, micro_batches: self.micro_batches }
     }
 }
 

@@ -10,8 +10,11 @@ mod ranking;
 pub mod replan;
 mod room;
 pub mod sailor;
+mod scheduled;
 #[cfg(feature = "scip")]
 pub mod scip;
+
+pub use scheduled::Scheduled;
 
 use crate::plan::Planner;
 

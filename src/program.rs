@@ -12,7 +12,7 @@ pub mod schedules;
 mod share;
 mod validate;
 
-pub use instruction::{Direction, Instruction, InstructionId, Op, Part, Stream};
+pub use instruction::{Direction, Gradients, Instruction, InstructionId, Op, Part, Stream};
 pub use lower::LowerOptions;
 pub use share::Share;
 pub use validate::ProgramError;

@@ -10,6 +10,8 @@ mod error;
 mod figures;
 #[cfg(test)]
 mod fixture;
+mod gantt;
+mod iteration;
 mod ledger_csv;
 mod loss_chart;
 mod movement;
@@ -30,6 +32,8 @@ mod variation;
 
 pub use accuracy::{accuracy_csv, accuracy_json, accuracy_markdown, accuracy_svg, accuracy_table};
 pub use error::ReportError;
+pub use gantt::gantt_svg;
+pub use iteration::{IterationReport, iteration_json};
 pub use ledger_csv::ledger_csv;
 pub use loss_chart::{LossMark, LossPoint, MarkKind, loss_svg};
 pub use movement::{movement_json, movement_text};
@@ -46,8 +50,8 @@ pub use reproduction::{
 pub use results_folder::ResultsFolder;
 pub use summary::{PolicySummary, SUMMARY_SCHEMA, SUMMARY_SCHEMA_VERSION, Summary, SummaryInputs, TraceSummary};
 pub use table::{
-    Screen, comparison_csv, comparison_markdown, comparison_table, explanation_text, fitting_changes_text, plan_table,
-    policy_table, rented_table, statistics_table,
+    Screen, comparison_csv, comparison_markdown, comparison_table, explanation_text, fitting_changes_text,
+    iteration_table, plan_table, policy_table, rented_table, statistics_table,
 };
 pub use throughput_chart::throughput_svg;
 pub use timeline_csv::timeline_csv;

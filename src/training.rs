@@ -21,7 +21,7 @@ mod workers;
 mod world;
 
 pub use checkpoints::CheckpointPlan;
-pub use clusters::{cluster_of_plan, host_cluster, nodes_of_plan};
+pub use clusters::host_cluster;
 pub use elsewhere::Elsewhere;
 pub use error::TrainingError;
 pub use processes::{COORDINATOR_VARIABLE, WORKER_VARIABLE, WorkerCommand};

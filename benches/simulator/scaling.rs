@@ -70,6 +70,7 @@ fn plan(replicas: u32, num_layers: u32) -> Plan {
         gpu_type: "A100-80".into(),
         first_layer: stage * layers,
         num_layers: layers,
+        later_chunks: Vec::new(),
     };
     let replica = |r| Replica { micro_batches: MICRO_BATCHES, stages: (0..STAGES).map(|p| stage(r, p)).collect() };
     Plan {

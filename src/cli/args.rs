@@ -1,8 +1,10 @@
 //! Arguments of `autohet-sim`.
 
+mod iteration;
 mod planning;
 mod variation;
 
+pub(super) use iteration::IterationArgs;
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
 pub(super) use variation::VariationArgs;
 
@@ -43,6 +45,8 @@ pub(super) enum SimCommand {
     Plan(PlanArgs),
     /// Puts the plans of several planners side by side, all judged by the simulator.
     Compare(CompareArgs),
+    /// Executes one iteration of a plan in simulated time: what its GPUs do, what fills their memory, and a chart of it.
+    Iteration(IterationArgs),
     /// Repeats published comparisons: the paper's on the simulator, a peer's by its own judge.
     #[command(subcommand)]
     Reproduce(ReproduceCommand),

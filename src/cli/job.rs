@@ -1,12 +1,12 @@
 //! From arguments to the objects that the library works with.
 
-use super::args::{EngineName, JobArgs, ReadingArgs};
+use super::args::{EngineName, JobArgs, JudgeName, ProblemArgs, ReadingArgs};
 use crate::cluster::{GpuSpec, Link, NodeDefaults, Wiring};
 use crate::cost::{CostModel, OptimizerState};
 use crate::model::ModelSpec;
-use crate::plan::Planner;
-use crate::planner;
+use crate::plan::{Planner, ScheduleKind};
 use crate::planner::autohet::{AutoHet, Engine};
+use crate::planner::{self, Scheduled};
 use crate::profile::LayerProfile;
 use crate::scenario::{NetworkSettings, Scenario, TraceSettings};
 use crate::suggest;
@@ -78,6 +78,17 @@ pub(super) fn planner_with_engine(name: &str, engine: EngineName) -> anyhow::Res
         }
     };
     Ok(Box::new(AutoHet { engine }))
+}
+
+/// The planner under the schedule that was asked for, if any was.
+pub(super) fn scheduled(planner: Box<dyn Planner>, args: &ProblemArgs) -> anyhow::Result<Box<dyn Planner>> {
+    let Some(choice) = args.schedule else { return Ok(planner) };
+    if args.judge == JudgeName::Sailor && choice.kind() != ScheduleKind::OneForwardOneBackward {
+        return Err(anyhow!(
+            "the judge `sailor` knows 1F1B only, not `{choice}`\nhint: leave out `--schedule`, or use `--judge simulator`"
+        ));
+    }
+    Ok(Box::new(Scheduled { planner, choice }))
 }
 
 /// The planner of this name.

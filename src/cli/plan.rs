@@ -5,6 +5,7 @@ use super::problem::Problem;
 use super::{Verdict, files, job, print, print_json, replan};
 use crate::cluster::{Cluster, Node};
 use crate::explain::{self, ExplainError, Explanation};
+use crate::metrics::memory_over_time;
 use crate::plan::{Goal, Objective, Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, PricedPlan};
 use crate::planner;
 use crate::planner::objective::{self, Rented};
@@ -30,6 +31,7 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         Some(engine) => job::planner_with_engine(&args.planner, engine)?,
         None => job::planner(&args.planner)?,
     };
+    let planner = job::scheduled(planner, &args.problem)?;
     let problem = Problem::new(&args.problem)?;
     let start = Instant::now();
     let is_over = || args.deadline.is_some_and(|deadline| start.elapsed() >= deadline);
@@ -130,7 +132,8 @@ fn write_plan(args: &PlanArgs, problem: &Problem, plan: &Plan) -> anyhow::Result
     }
     if let Some(path) = &args.perfetto {
         let iteration = simulate(plan, &problem.cluster, &problem.cost)?;
-        files.push((path, perfetto_json(plan, &iteration.program, &iteration.timeline)));
+        let memory = memory_over_time(plan, &iteration.program, &iteration.timeline, &problem.cost);
+        files.push((path, perfetto_json(plan, &iteration.program, &iteration.timeline, Some(&memory))));
     }
     if let Some(path) = &args.export {
         files.push((path, SailorPlan::of(plan).to_json()));
@@ -195,7 +198,8 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
     if let Some((_, twice)) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
         return Err(anyhow!("planner `{twice}` is named twice\nhint: name each planner once"));
     }
-    let planners = names.iter().map(|name| job::planner(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let planners = names.iter().map(|name| job::scheduled(job::planner(name)?, &args.problem));
+    let planners = planners.collect::<anyhow::Result<Vec<_>>>()?;
     let problem = Problem::new(&args.problem)?;
     let mut plans = Vec::new();
     for planner in &planners {

@@ -154,8 +154,8 @@ fn write_results(
     if let Some((outcome, planned)) = first {
         let start = outcome.segments.iter().find(|segment| segment.plan == Some(0)).map(|segment| segment.start);
         let iteration = simulate(&planned.plan, &nodes_at(start.unwrap_or_default(), events), cost)?;
-        folder
-            .write("iteration.perfetto.json", perfetto_json(&planned.plan, &iteration.program, &iteration.timeline))?;
+        let timeline = perfetto_json(&planned.plan, &iteration.program, &iteration.timeline, None);
+        folder.write("iteration.perfetto.json", timeline)?;
     }
     Ok(())
 }

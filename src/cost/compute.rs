@@ -78,6 +78,21 @@ impl CostModel {
         }))
     }
 
+    /// Seconds of the gradients of `block`'s weights: the part of its backward pass, of these costs, that doesn't have to be
+    /// done before the stage before can go on (Qi et al. 2023).
+    ///
+    /// Each dense product of the forward pass has one of the same size for the weight and one for the input; the attention
+    /// core has none for weights. Element-wise operations, collectives and what is computed again belong to the gradient
+    /// of the input, but for the embedding's, which has no input that anybody waits for.
+    pub fn weight_gradients_s(&self, block: Block, gpu: &GpuSpec, execution: &Execution, costs: &BlockCost) -> f64 {
+        if block == Block::Embedding {
+            return costs.backward.compute_s;
+        }
+        let work = Work::of(self.model(), block, execution, self.settings());
+        let share = Roofline::new(gpu, execution.precision).weight_gradients_share(&work);
+        share * costs.backward.compute_s
+    }
+
     /// Seconds of the optimizer step on one GPU: Adam with gradient clipping, at memory speed. Where the profile has measured it, what it measured.
     pub fn optimizer_step_s(&self, gpu: &GpuSpec, parameters_per_gpu: u64, precision: Precision) -> f64 {
         let profile = self.profile.as_ref();

@@ -1,6 +1,9 @@
 //! Bytes: what a GPU of a stage holds, what is reduced, what is checkpointed.
 
+mod held;
 mod profiled;
+
+pub use held::HeldChunk;
 
 use super::{CostModel, StageMemory};
 use crate::ids::LayerId;

@@ -15,6 +15,7 @@ pub(super) fn plan(tensor_parallel_size: u32, replicas: &[&[(&str, u32, u32)]]) 
         gpu_type: "T4".to_owned(),
         first_layer,
         num_layers,
+        later_chunks: Vec::new(),
     };
     let replica =
         |stages: &&[(&str, u32, u32)]| Replica { micro_batches: 1, stages: stages.iter().map(stage).collect() };

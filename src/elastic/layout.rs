@@ -100,12 +100,18 @@ impl StateLayout {
     /// The shards that one stage of the plan holds: all slices of its blocks, as its tensor-parallel group is in one
     /// node.
     pub fn stage_shards(&self, replica: &Replica, stage: usize) -> impl Iterator<Item = ShardIndex> + use<> {
-        let held = &replica.stages[stage];
-        let is_last = stage + 1 == replica.stages.len();
-        let first = if stage == 0 { 0 } else { held.first_layer as usize + 1 };
-        let end = (held.first_layer + held.num_layers) as usize + 1 + usize::from(is_last);
         let shards = move |block| (0..SHARDS_PER_BLOCK).map(move |slice| block * SHARDS_PER_BLOCK + slice);
-        (first..end.min(self.block_count())).flat_map(shards)
+        let blocks = replica.blocks(stage).into_iter().map(|block| self.index(block));
+        let known = blocks.filter(|block| *block < self.block_count()).collect::<Vec<_>>();
+        known.into_iter().flat_map(shards)
+    }
+
+    fn index(&self, block: Block) -> usize {
+        match block {
+            Block::Embedding => 0,
+            Block::Layer(layer) => layer.index() + 1,
+            Block::Head => self.num_layers as usize + 1,
+        }
     }
 
     fn block(&self, index: usize) -> Block {

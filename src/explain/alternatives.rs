@@ -175,8 +175,8 @@ pub fn shape(plan: &Plan) -> String {
     let mut replicas: Vec<(String, usize)> = Vec::new();
     for replica in &plan.replicas {
         let stage = |stage: &Stage| match stage.gpus.len() {
-            1 => format!("{}:{}", stage.gpu_type, stage.num_layers),
-            degree => format!("{}/t{degree}:{}", stage.gpu_type, stage.num_layers),
+            1 => format!("{}:{}", stage.gpu_type, stage.layer_count()),
+            degree => format!("{}/t{degree}:{}", stage.gpu_type, stage.layer_count()),
         };
         let stages: Vec<String> = replica.stages.iter().map(stage).collect();
         let write = |run: &[String]| match run {

@@ -1,14 +1,13 @@
 //! What an executed iteration says of its stages and its links.
 
 use crate::cluster::Cluster;
-use crate::cost::StageShape;
 use crate::cost::communication::transfer_s;
 use crate::ids::LayerId;
 use crate::metrics::{Activity, IterationBreakdown};
 use crate::model::Block;
 use crate::plan::{Plan, PlanRequest, Replica, Stage, StagePlace};
 use crate::program::Op;
-use crate::runtime::sim::SimulatedIteration;
+use crate::runtime::sim::{ChunkPrice, SimulatedIteration};
 use crate::units::SimTime;
 use serde::Serialize;
 
@@ -141,8 +140,8 @@ pub(super) fn facts(plan: &Plan, request: &PlanRequest, iteration: &SimulatedIte
             node: stage.node.clone(),
             gpu_type: stage.gpu_type.clone(),
             gpus: stage.gpus.len() as u32,
-            num_layers: stage.num_layers,
-            period_s: (price.forward.total + price.backward.total).as_seconds(),
+            num_layers: stage.layer_count(),
+            period_s: price.chunks.iter().map(ChunkPrice::total).sum::<SimTime>().as_seconds(),
             busy_share: rank_times[rank].busy.as_seconds() / makespan_s,
             ..memory_facts(plan, request, replica, index)
         }
@@ -153,18 +152,11 @@ pub(super) fn facts(plan: &Plan, request: &PlanRequest, iteration: &SimulatedIte
 
 /// Memory now and with a layer more, and that layer's time; the rest is filled in by the caller.
 fn memory_facts(plan: &Plan, request: &PlanRequest, replica: &Replica, index: usize) -> StageFacts {
-    let (stage, depth) = (&replica.stages[index], replica.stages.len());
+    let stage = &replica.stages[index];
     let execution = plan.execution(stage);
-    let with = |num_layers| {
-        let shape = StageShape {
-            num_layers,
-            has_embedding: index == 0,
-            has_head: index + 1 == depth,
-            in_flight: plan.schedule.in_flight(index, depth, replica.micro_batches),
-        };
-        let shards = request.cost.framework().optimizer_shards(plan.replicas.len());
-        request.cost.stage_memory(&shape, &execution).with_optimizer_shards(shards).total_bytes()
-    };
+    let mut larger = replica.clone();
+    larger.stages[index].num_layers += 1;
+    let in_replica = |replica| plan.memory_in(replica, index, request.cost).total_bytes();
     let node = request.cluster.find(&stage.node).map(|id| request.cluster.node(id));
     let layer = node.and_then(|node| request.cost.block_cost(Block::Layer(LayerId(0)), &node.gpu, &execution).ok());
     StageFacts {
@@ -175,9 +167,9 @@ fn memory_facts(plan: &Plan, request: &PlanRequest, replica: &Replica, index: us
         period_s: 0.0,
         busy_share: 0.0,
         layer_s: layer.map_or(0.0, |layer| layer.total_s()),
-        peak_memory_bytes: with(stage.num_layers),
+        peak_memory_bytes: in_replica(replica),
         memory_capacity_bytes: node.map_or(0, |node| node.gpu.memory_bytes),
-        one_more_layer_bytes: with(stage.num_layers + 1),
+        one_more_layer_bytes: in_replica(&larger),
     }
 }
 

@@ -63,6 +63,7 @@ impl<'a> Places<'a> {
             gpu_type: node.gpu.name.clone(),
             first_layer: layers.0,
             num_layers: layers.1,
+            later_chunks: Vec::new(),
         })
     }
 }

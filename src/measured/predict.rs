@@ -1,7 +1,7 @@
 //! What the simulator says of a measured run.
 
 use super::{MeasuredRun, MemoryScope, Quantity, Skip};
-use crate::cost::{CostError, CostModel, StageMemory, StageShape};
+use crate::cost::{CostError, CostModel, StageMemory};
 use crate::model::{Block, ModelSpec, Recompute};
 use crate::plan::Plan;
 use crate::profile::{LayerProfile, ProfileError};
@@ -153,17 +153,7 @@ fn reason(error: &SimError) -> String {
 fn fullest(plan: &Plan, cost: &CostModel, scope: MemoryScope) -> f64 {
     let most = |plan: &Plan, part: fn(&StageMemory) -> u64| {
         let of_replica = |replica: &crate::plan::Replica| {
-            let depth = replica.stages.len();
-            let of_stage = |(p, stage): (usize, &crate::plan::Stage)| {
-                let shape = StageShape {
-                    num_layers: stage.num_layers,
-                    has_embedding: p == 0,
-                    has_head: p + 1 == depth,
-                    in_flight: plan.schedule.in_flight(p, depth, replica.micro_batches),
-                };
-                part(&cost.stage_memory(&shape, &plan.execution(stage)))
-            };
-            replica.stages.iter().enumerate().map(of_stage).max()
+            (0..replica.stages.len()).map(|p| part(&plan.memory_in(replica, p, cost))).max()
         };
         plan.replicas.iter().filter_map(of_replica).max().unwrap_or(0) as f64
     };

@@ -25,8 +25,8 @@ impl IterationBreakdown {
         let mut book = |activity, time: SimTime| ledger.add(activity, GpuTime::of(1, time));
         for span in &timeline.spans {
             let pass = match program.instruction(span.rank, span.id).op {
-                Op::Forward { .. } => priced.ranks[span.rank.index()].forward,
-                Op::Backward { part, .. } => priced.backward(span.rank, part),
+                Op::Forward { chunk, .. } => priced.forward(span.rank, chunk),
+                Op::Backward { chunk, part, gradients, .. } => priced.backward(span.rank, chunk, part, gradients),
                 Op::OptimizerStep => PassTime { total: span.end - span.start, ..PassTime::default() },
                 Op::Send { .. }
                 | Op::Receive { .. }
@@ -46,5 +46,40 @@ impl IterationBreakdown {
         let gpus = program.ranks().len() as u32;
         debug_assert_eq!(ledger.total(), GpuTime::of(gpus, makespan));
         Self { makespan, gpus, ledger }
+    }
+}
+
+/// What one rank's time went into. The parts add up to the makespan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankShares {
+    /// Passes and the optimizer step, without the collectives in them.
+    pub busy: SimTime,
+    /// Tensor-parallel collectives, and transfers and reductions under way while nothing was computed.
+    pub communication: SimTime,
+    /// The rank waited for others.
+    pub idle: SimTime,
+}
+
+impl RankShares {
+    /// That of each rank of a simulated iteration.
+    pub fn of(iteration: &SimulatedIteration) -> Vec<Self> {
+        let SimulatedIteration { program, priced, timeline } = iteration;
+        let mut collectives = vec![SimTime::ZERO; program.ranks().len()];
+        for span in &timeline.spans {
+            collectives[span.rank.index()] += match program.instruction(span.rank, span.id).op {
+                Op::Forward { chunk, .. } => priced.forward(span.rank, chunk).tensor_parallel,
+                Op::Backward { chunk, part, gradients, .. } => {
+                    priced.backward(span.rank, chunk, part, gradients).tensor_parallel
+                }
+                _ => SimTime::ZERO,
+            };
+        }
+        let times = timeline.rank_times(program).into_iter().zip(collectives);
+        let shares = times.map(|(time, collectives)| Self {
+            busy: time.busy.saturating_sub(collectives),
+            communication: time.exposed_communication + collectives.min(time.busy),
+            idle: time.bubble,
+        });
+        shares.collect()
     }
 }

@@ -3,11 +3,11 @@ use crate::cluster::{Cluster, NodeDefaults};
 use crate::cost::{CostModel, CostSettings};
 use crate::model::ModelSpec;
 
-fn cluster() -> Cluster {
+pub(super) fn cluster() -> Cluster {
     Cluster::parse_mix("1x2xA100-80+1x1xT4", &NodeDefaults::default()).unwrap()
 }
 
-fn cost() -> CostModel {
+pub(super) fn cost() -> CostModel {
     CostModel::new(ModelSpec::preset("gpt3-1.3b").unwrap(), CostSettings::default(), None)
 }
 
@@ -20,6 +20,7 @@ pub(super) fn plan() -> Plan {
         gpu_type: "A100-80".to_owned(),
         first_layer,
         num_layers: 12,
+        later_chunks: Vec::new(),
     };
     Plan {
         schema_version: SCHEMA_VERSION,
@@ -76,7 +77,14 @@ fn every_violation_is_named() {
 fn memory_is_checked_by_stage() {
     let found = violations(|plan| {
         let node = cluster().nodes[1].name.clone();
-        let whole = Stage { node, gpus: vec![0], gpu_type: "T4".to_owned(), first_layer: 0, num_layers: 24 };
+        let whole = Stage {
+            node,
+            gpus: vec![0],
+            gpu_type: "T4".to_owned(),
+            first_layer: 0,
+            num_layers: 24,
+            later_chunks: Vec::new(),
+        };
         plan.replicas[0].stages = vec![whole];
     });
     // 1.3 billion parameters of 16 bytes alone are 21 GB.

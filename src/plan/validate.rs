@@ -1,8 +1,9 @@
 //! Whether a plan can run: on these nodes, for this model, within each GPU's memory.
 
-use super::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
+use super::{Held, Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
 use crate::cluster::{Cluster, Node};
-use crate::cost::{CostModel, StageMemory, StageShape};
+use crate::cost::{CostModel, HeldChunk, StageMemory, StageShape};
+use crate::ids::ChunkId;
 use crate::model::ModelSpec;
 use crate::units::format_bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,7 +135,29 @@ pub enum PlanViolation {
         /// Layer in the plan.
         found: u32,
     },
-    /// A stage without a layer.
+    /// A stage with another number of chunks than the first one, or with several where the schedule has one.
+    #[error("{place}: has {found} chunks of layers, expected {expected}")]
+    Chunks {
+        /// The stage.
+        place: StagePlace,
+        /// Chunks of the first stage, or one.
+        expected: usize,
+        /// Chunks of the stage.
+        found: usize,
+    },
+    /// A replica whose micro batches can't go through its chunks in turn.
+    #[error(
+        "replica {replica} has {micro_batches} micro batches, which isn't a multiple of its {depth} stages, as several chunks a stage need"
+    )]
+    InterleavedMicroBatches {
+        /// Index of the replica.
+        replica: usize,
+        /// Its micro batches.
+        micro_batches: u32,
+        /// Its stages.
+        depth: usize,
+    },
+    /// A stage or a chunk without a layer.
     #[error("{place}: holds no layers")]
     NoLayers {
         /// The stage.
@@ -199,16 +222,31 @@ impl Plan {
     /// # Panics
     /// If the plan has no such stage.
     pub fn stage_memory(&self, place: StagePlace, cost: &CostModel) -> StageMemory {
-        let replica = &self.replicas[place.replica];
-        let depth = replica.stages.len();
-        let shape = StageShape {
-            num_layers: replica.stages[place.stage].num_layers,
-            has_embedding: place.stage == 0,
-            has_head: place.stage + 1 == depth,
-            in_flight: self.schedule.in_flight(place.stage, depth, replica.micro_batches),
+        self.memory_in(&self.replicas[place.replica], place.stage, cost)
+    }
+
+    /// Memory of one GPU of a stage at its peak, in a replica that needn't be one of the plan's: the fullest of the moments
+    /// that the schedule names.
+    pub fn memory_in(&self, replica: &Replica, stage: usize, cost: &CostModel) -> StageMemory {
+        let moments = self.schedule.fullest(replica.position(stage));
+        let memories = moments.iter().map(|held| self.memory_while(replica, stage, held, cost));
+        memories.max_by_key(StageMemory::total_bytes).unwrap_or_default()
+    }
+
+    /// Memory of one GPU of a replica's stage while it holds so many micro batches.
+    pub fn memory_while(&self, replica: &Replica, stage: usize, held: &Held, cost: &CostModel) -> StageMemory {
+        let chunk = |(index, layers): (usize, super::LayerRange)| {
+            let [has_embedding, has_head] = replica.chunk_ends(stage, ChunkId::from(index));
+            let (num_layers, in_flight) = (layers.num_layers, held.whole[index]);
+            HeldChunk {
+                shape: StageShape { num_layers, has_embedding, has_head, in_flight },
+                awaiting_weights: held.awaiting_weights[index],
+                is_running: held.running == Some(index),
+            }
         };
         let shards = cost.framework().optimizer_shards(self.replicas.len());
-        cost.stage_memory(&shape, &self.execution(&replica.stages[place.stage])).with_optimizer_shards(shards)
+        let chunks: Vec<HeldChunk> = replica.stages[stage].chunks().enumerate().map(chunk).collect();
+        cost.held_memory(&chunks, &self.execution(&replica.stages[stage])).with_optimizer_shards(shards)
     }
 
     /// Every stage with its place, replica by replica.
@@ -276,6 +314,7 @@ impl Plan {
 
     fn check_all_layers(&self, model: &ModelSpec, found: &mut Vec<PlanViolation>) {
         for (index, replica) in self.replicas.iter().enumerate() {
+            check_chunks(index, replica, self.schedule, found);
             check_layers(index, replica, model.num_layers, found);
         }
     }
@@ -308,28 +347,40 @@ fn check_stage_on_node(place: StagePlace, stage: &Stage, node: &Node, found: &mu
     }
 }
 
-fn check_layers(replica: usize, held: &Replica, num_layers: u32, found: &mut Vec<PlanViolation>) {
-    let mut next = 0_u64;
+/// As many chunks on every stage: one, but under the interleaved schedule in pipelines of several stages, whose micro
+/// batches go through their chunks in groups of `P` (Narayanan et al. 2021, section 2.2).
+fn check_chunks(replica: usize, held: &Replica, schedule: ScheduleKind, found: &mut Vec<PlanViolation>) {
+    let (depth, micro_batches) = (held.stages.len(), held.micro_batches);
+    let may_be_several = schedule == ScheduleKind::Interleaved && depth > 1;
+    let expected = if may_be_several { held.chunk_count() } else { 1 };
     for (stage, what) in held.stages.iter().enumerate() {
-        let place = StagePlace { replica, stage };
-        if what.num_layers == 0 {
-            found.push(PlanViolation::NoLayers { place });
+        let (place, chunks) = (StagePlace { replica, stage }, what.chunk_count());
+        if chunks != expected {
+            found.push(PlanViolation::Chunks { place, expected, found: chunks });
         }
-        if u64::from(what.first_layer) != next {
-            found.push(PlanViolation::LayersNotContiguous { place, expected: next, found: what.first_layer });
-        }
-        next = u64::from(what.first_layer) + u64::from(what.num_layers);
     }
-    if !held.stages.is_empty() && next != u64::from(num_layers) {
-        found.push(PlanViolation::LayersNotCovered { replica, expected: num_layers, found: next });
+    if expected > 1 && !(micro_batches as usize).is_multiple_of(depth) {
+        found.push(PlanViolation::InterleavedMicroBatches { replica, micro_batches, depth });
     }
 }
 
-impl fmt::Display for ScheduleKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OneForwardOneBackward => "1f1b",
-            Self::GPipe => "gpipe",
-        })
+/// The first chunks of all stages, then the second ones, and so on: one follows the other, and together they are the model.
+fn check_layers(replica: usize, held: &Replica, num_layers: u32, found: &mut Vec<PlanViolation>) {
+    let mut next = 0_u64;
+    for chunk in 0..held.stages.iter().map(Stage::chunk_count).max().unwrap_or(0) {
+        for (stage, what) in held.stages.iter().enumerate() {
+            let place = StagePlace { replica, stage };
+            let Some(layers) = what.chunks().nth(chunk) else { continue };
+            if layers.num_layers == 0 {
+                found.push(PlanViolation::NoLayers { place });
+            }
+            if u64::from(layers.first_layer) != next {
+                found.push(PlanViolation::LayersNotContiguous { place, expected: next, found: layers.first_layer });
+            }
+            next = u64::from(layers.first_layer) + u64::from(layers.num_layers);
+        }
+    }
+    if !held.stages.is_empty() && next != u64::from(num_layers) {
+        found.push(PlanViolation::LayersNotCovered { replica, expected: num_layers, found: next });
     }
 }

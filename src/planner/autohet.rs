@@ -122,6 +122,11 @@ impl AutoHet {
         Outer::new(request, self.name())?.best_plans(self.engine)
     }
 
+    /// No plan of the request's space is faster than this under any schedule, in seconds.
+    pub fn conserved_bound_s(request: &PlanRequest) -> Result<f64, PlanError> {
+        Ok(Outer::new(request, "autohet")?.conserved_bound_s())
+    }
+
     /// No plan of the request's space is faster than this, in seconds; at most `known_s`, the time of one.
     pub fn lower_bound_s(request: &PlanRequest, known_s: f64) -> Result<f64, PlanError> {
         Ok(Outer::new(request, "autohet")?.lower_bound_s(known_s))

@@ -274,6 +274,27 @@ fn gpipe(stage_s: &[f64], backward_s: &[f64], boundaries_s: &[[f64; 2]], busiest
     }
 }
 
+/// The pace of ZB-H1: that of 1F1B, but a stage that waits at the beginning or at the end fills as much time with gradients
+/// of weights as one micro batch has of them at either (Qi et al. 2023: a bubble of `(P - 1) (F + B - W)`).
+fn zero_bubble(stage_s: &[f64], weights_s: &[f64], boundaries_s: &[[f64; 2]], busiest_interface_s: f64) -> Pace {
+    let pace = one_forward_one_backward(stage_s, boundaries_s, busiest_interface_s);
+    let filled_s: f64 = 2.0 * (weights_s.iter().sum::<f64>() - weights_s.iter().copied().fold(0.0, f64::max));
+    Pace { fill_s: (pace.fill_s - filled_s).max(pace.period_s), ..pace }
+}
+
+/// The pace of interleaved 1F1B: a bubble `v` times shorter than that of 1F1B, for `v` times the transfers (Narayanan et al.
+/// 2021, section 2.2).
+fn interleaved(stage_s: &[f64], chunks: usize, boundaries_s: &[[f64; 2]], busiest_interface_s: f64) -> Pace {
+    let chunks = chunks as f64;
+    let slowest_s = stage_s.iter().copied().fold(0.0, f64::max);
+    let floor_s = boundaries_s.iter().flatten().copied().fold(busiest_interface_s, f64::max);
+    let bubble_s = (stage_s.iter().sum::<f64>() - slowest_s) / chunks;
+    Pace {
+        fill_s: slowest_s + bubble_s + boundaries_s.iter().flatten().sum::<f64>(),
+        period_s: slowest_s.max(chunks * floor_s),
+    }
+}
+
 fn replica_times(replica: &Replica, traffic: &Traffic, prices: &mut Prices) -> Result<ReplicaTimes, CostError> {
     let (plan, cluster, cost) = (prices.plan, prices.cluster, prices.cost);
     let depth = replica.stages.len();
@@ -285,12 +306,13 @@ fn replica_times(replica: &Replica, traffic: &Traffic, prices: &mut Prices) -> R
     let busiest_interface_s = nodes.iter().map(interface_s).fold(0.0, f64::max);
     let (mut stage_s, mut backward_s) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
     let (mut layer_backward_s, mut optimizer_s) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
+    let mut weights_s = Vec::with_capacity(depth);
     for (index, (stage, &node)) in replica.stages.iter().zip(&nodes).enumerate() {
         let [layer, embedding, head] = prices.of(node, stage.tensor_parallel_size())?;
         let ends = [(index == 0, embedding, Block::Embedding), (index + 1 == depth, head, Block::Head)];
-        let count = f64::from(stage.num_layers);
+        let count = f64::from(stage.layer_count());
         let (mut total, mut backward) = (count * layer.total_s(), count * layer.backward.total_s());
-        let mut parameters = u64::from(stage.num_layers) * cost.model().block_parameters(Block::Layer(LayerId(0)));
+        let mut parameters = u64::from(stage.layer_count()) * cost.model().block_parameters(Block::Layer(LayerId(0)));
         for (_, end, block) in ends.into_iter().filter(|(held, _, _)| *held) {
             total += end.total_s();
             backward += end.backward.total_s();
@@ -299,12 +321,18 @@ fn replica_times(replica: &Replica, traffic: &Traffic, prices: &mut Prices) -> R
         stage_s.push(total);
         backward_s.push(backward);
         layer_backward_s.push(layer.backward.total_s());
+        if plan.schedule == ScheduleKind::ZeroBubbleH1 {
+            let (gpu, execution) = (&cluster.node(node).gpu, plan.execution(stage));
+            weights_s.push(count * cost.weight_gradients_s(Block::Layer(LayerId(0)), gpu, &execution, &layer));
+        }
         let per_gpu = parameters / u64::from(stage.tensor_parallel_size());
         optimizer_s.push(cost.optimizer_step_s(&cluster.node(node).gpu, per_gpu, plan.precision));
     }
     let pace = match plan.schedule {
         ScheduleKind::OneForwardOneBackward => one_forward_one_backward(&stage_s, &boundaries_s, busiest_interface_s),
         ScheduleKind::GPipe => gpipe(&stage_s, &backward_s, &boundaries_s, busiest_interface_s),
+        ScheduleKind::ZeroBubbleH1 => zero_bubble(&stage_s, &weights_s, &boundaries_s, busiest_interface_s),
+        ScheduleKind::Interleaved => interleaved(&stage_s, replica.chunk_count(), &boundaries_s, busiest_interface_s),
     };
     let mut after_stage_s = vec![0.0; depth];
     for stage in 1..depth {

@@ -1,6 +1,6 @@
 //! What a rank can be told to do.
 
-use crate::ids::MicroBatch;
+use crate::ids::{ChunkId, MicroBatch};
 use crate::model::Block;
 use std::fmt;
 
@@ -30,17 +30,23 @@ pub struct Instruction {
 /// An operation of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Forward pass of the stage's blocks, tensor-parallel collectives included.
+    /// Forward pass of a chunk's blocks, tensor-parallel collectives included.
     Forward {
         /// The micro batch.
         micro_batch: MicroBatch,
+        /// The chunk.
+        chunk: ChunkId,
     },
     /// Backward pass, recomputation and tensor-parallel collectives included.
     Backward {
         /// The micro batch.
         micro_batch: MicroBatch,
-        /// The whole stage, or one block of it.
+        /// The chunk.
+        chunk: ChunkId,
+        /// The whole chunk, or one block of it.
         part: Part,
+        /// What is computed: all, or one half of it.
+        gradients: Gradients,
     },
     /// Sends a micro batch's activation to the next stage, or its gradient to the previous one.
     Send {
@@ -48,6 +54,8 @@ pub enum Op {
         micro_batch: MicroBatch,
         /// Towards which neighbour.
         direction: Direction,
+        /// The boundary that it crosses: the virtual stage on its input side, stage `p` of chunk `c` being the `c P + p`-th.
+        boundary: u32,
         /// Index into [`Program::channels`](super::Program::channels).
         channel: u32,
     },
@@ -57,6 +65,8 @@ pub enum Op {
         micro_batch: MicroBatch,
         /// The way the data travels: activations `Downstream`, gradients `Upstream`.
         direction: Direction,
+        /// The boundary that it crosses, as of the send.
+        boundary: u32,
         /// Index into [`Program::channels`](super::Program::channels).
         channel: u32,
     },
@@ -85,18 +95,29 @@ pub enum Op {
     OptimizerStep,
 }
 
-/// How much of a stage a backward pass covers.
+/// What a backward pass computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Gradients {
+    /// Everything, layer by layer.
+    All,
+    /// The gradient of the input alone, for which the stage before waits.
+    Inputs,
+    /// The gradients of the weights, from what the pass for the input has left.
+    Weights,
+}
+
+/// How much of a chunk a backward pass covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// All blocks of the stage.
-    Stage,
-    /// One block. The last micro batch's backward is cut into these, so that each block's gradient can be reduced while
-    /// the blocks before it are still computing.
+    /// All blocks of the chunk.
+    Chunk,
+    /// One block. The last micro batch's backward pass, or that for the gradients of weights, is cut into these, so that each
+    /// block's gradient can be reduced while the blocks before it are still computing.
     Block(Block),
 }
 
 /// The way data travels along a pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// Activations, from a stage to the next.
     Downstream,
@@ -171,10 +192,18 @@ impl Op {
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Forward { micro_batch } => write!(f, "forward of {micro_batch}"),
-            Self::Backward { micro_batch, part: Part::Stage } => write!(f, "backward of {micro_batch}"),
-            Self::Backward { micro_batch, part: Part::Block(block) } => {
-                write!(f, "backward of {micro_batch}, {block}")
+            Self::Forward { micro_batch, chunk } => write!(f, "forward of {micro_batch}{}", Later(*chunk)),
+            Self::Backward { micro_batch, chunk, part, gradients } => {
+                let half = match gradients {
+                    Gradients::All => "",
+                    Gradients::Inputs => " for the input",
+                    Gradients::Weights => " for the weights",
+                };
+                write!(f, "backward{half} of {micro_batch}{}", Later(*chunk))?;
+                match part {
+                    Part::Chunk => Ok(()),
+                    Part::Block(block) => write!(f, ", {block}"),
+                }
             }
             Self::Send { micro_batch, direction: Direction::Downstream, .. } => {
                 write!(f, "send activation of {micro_batch}")
@@ -189,5 +218,14 @@ impl fmt::Display for Op {
             Self::AllGather { block, .. } => write!(f, "all_gather weights of {block}"),
             Self::OptimizerStep => f.write_str("optimizer step"),
         }
+    }
+}
+
+/// A chunk for people, where it isn't the first one.
+struct Later(ChunkId);
+
+impl fmt::Display for Later {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.0 == 0 { Ok(()) } else { write!(f, ", {}", self.0) }
     }
 }

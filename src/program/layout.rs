@@ -13,7 +13,8 @@ pub(super) struct Layout {
     pub(super) channels: Vec<Channel>,
 }
 
-/// A rank's channels: where it receives from and sends to, in order; none at the pipeline's ends.
+/// A rank's channels: where it receives from and sends to, in order; none at the pipeline's ends, which only speak to each
+/// other where there are several chunks.
 #[derive(Clone, Default)]
 pub(super) struct Neighbours {
     pub(super) receive_activation: Vec<u32>,
@@ -43,6 +44,11 @@ impl Layout {
             for (boundary, firsts) in replica.stages.windows(2).zip(first.windows(2)) {
                 let degrees = [boundary[0].tensor_parallel_size(), boundary[1].tensor_parallel_size()];
                 layout.connect([firsts[0], firsts[1]], degrees, partitioned);
+            }
+            // Behind the last stage of a chunk comes the first one of the next.
+            if let ([from, .., to], true) = (&replica.stages[..], replica.chunk_count() > 1) {
+                let degrees = [to.tensor_parallel_size(), from.tensor_parallel_size()];
+                layout.connect([first[first.len() - 1], first[0]], degrees, plan.sequence_parallel);
             }
             layout.first_rank.push(first);
         }

@@ -6,13 +6,13 @@
 use super::buckets::in_buckets;
 use super::layout::{Layout, Neighbours};
 use super::point_to_point::Exchanges;
-use super::schedules::{StagePosition, compute_order};
+use super::schedules::compute_order;
 use super::share::{Share, lcm};
-use super::{Direction, Group, Op, Part, Program, RankProgram};
+use super::{Direction, Gradients, Group, Op, Part, Program, RankProgram};
 use crate::cost::{CostModel, Framework, OptimizerState, ReductionTime};
-use crate::ids::{ReplicaId, StageId};
+use crate::ids::{ChunkId, ReplicaId, StageId};
 use crate::model::Block;
-use crate::plan::Plan;
+use crate::plan::{Plan, StagePosition};
 use indexmap::IndexMap;
 
 /// What lowering has to know beside the plan.
@@ -57,15 +57,16 @@ impl Program {
         let is_sharded = options.framework.optimizer == OptimizerState::Sharded && plan.replicas.len() > 1;
         let mut ranks = Vec::with_capacity(plan.world_size());
         for (j, replica) in plan.replicas.iter().enumerate() {
-            let depth = replica.stages.len();
             for (p, stage) in replica.stages.iter().enumerate() {
-                let position = StagePosition { stage: p, depth, micro_batches: replica.micro_batches };
+                let position = replica.position(p);
                 let order = compute_order(plan.schedule, position);
                 let exchanges = Exchanges::new(options.framework.point_to_point, plan.schedule, position);
                 let blocks = replica.blocks(p);
+                let chunks: Vec<Vec<Block>> =
+                    (0..position.chunks).map(|chunk| replica.chunk_blocks(p, ChunkId::from(chunk))).collect();
                 let tensor_parallel_size = stage.tensor_parallel_size();
                 for tensor_rank in 0..tensor_parallel_size {
-                    let ops = with_communication(&order, layout.neighbours(layout.rank(j, p, tensor_rank)));
+                    let ops = with_communication(&order, position, layout.neighbours(layout.rank(j, p, tensor_rank)));
                     let held = Share::of_rank(tensor_rank, tensor_parallel_size);
                     let mut reduced = groups.reduced(&blocks, held, options);
                     if is_sharded {
@@ -73,7 +74,7 @@ impl Program {
                             *op = scattered(*op);
                         }
                     }
-                    let ops = with_gradient_reduction(ops, &blocks, &reduced, options.framework.reduction);
+                    let ops = with_gradient_reduction(ops, &chunks, &reduced, options.framework.reduction);
                     ranks.push(RankProgram {
                         replica: ReplicaId::from(j),
                         stage: StageId::from(p),
@@ -161,22 +162,39 @@ impl Groups {
     }
 }
 
-/// Puts each pass's receives before it and its sends after it.
-fn with_communication(order: &[Op], neighbours: &Neighbours) -> Vec<Op> {
+/// Puts each pass's receives before it and its sends after it. Virtual stages stand in a row, all first chunks before all
+/// second ones; nothing comes from before the first of them, and nothing goes behind the last.
+fn with_communication(order: &[Op], position: StagePosition, neighbours: &Neighbours) -> Vec<Op> {
+    let StagePosition { stage, depth, chunks, .. } = position;
+    let last = (depth * chunks) as u32 - 1;
     let mut ops = Vec::with_capacity(order.len() * 3);
     for &op in order {
-        let (micro_batch, direction, receive, send) = match op {
-            Op::Forward { micro_batch } => {
-                (micro_batch, Direction::Downstream, &neighbours.receive_activation, &neighbours.send_activation)
+        let place = |chunk: ChunkId| (chunk.index() * depth + stage) as u32;
+        // The boundaries on the input side and on the output side.
+        let around = |chunk| (place(chunk).checked_sub(1), Some(place(chunk)).filter(|own| *own < last));
+        let (micro_batch, direction, (from, to), receive, send) = match op {
+            Op::Forward { micro_batch, chunk } => {
+                let (receive, send) = (&neighbours.receive_activation, &neighbours.send_activation);
+                (micro_batch, Direction::Downstream, around(chunk), receive, send)
             }
-            Op::Backward { micro_batch, .. } => {
-                (micro_batch, Direction::Upstream, &neighbours.receive_gradient, &neighbours.send_gradient)
+            Op::Backward { gradients: Gradients::Weights, .. } => {
+                ops.push(op);
+                continue;
+            }
+            Op::Backward { micro_batch, chunk, .. } => {
+                let (before, behind) = around(chunk);
+                let (receive, send) = (&neighbours.receive_gradient, &neighbours.send_gradient);
+                (micro_batch, Direction::Upstream, (behind, before), receive, send)
             }
             _ => unreachable!("a schedule orders forward and backward passes only"),
         };
-        ops.extend(receive.iter().map(|&channel| Op::Receive { micro_batch, direction, channel }));
+        if let Some(boundary) = from {
+            ops.extend(receive.iter().map(|&channel| Op::Receive { micro_batch, direction, boundary, channel }));
+        }
         ops.push(op);
-        ops.extend(send.iter().map(|&channel| Op::Send { micro_batch, direction, channel }));
+        if let Some(boundary) = to {
+            ops.extend(send.iter().map(|&channel| Op::Send { micro_batch, direction, boundary, channel }));
+        }
     }
     ops
 }
@@ -187,30 +205,19 @@ fn scattered(op: Op) -> Op {
     Op::ReduceScatter { group, block }
 }
 
-/// Puts reductions behind the backward passes of their blocks, for which the last one is cut into them, or all of them
-/// behind the last one; then the optimizer step, and what it takes to give everybody the weights.
+/// Puts reductions behind the backward passes of their blocks, for which the last pass that adds to a chunk's gradients is
+/// cut into them, or all of them behind the last pass; then the optimizer step, and what it takes to give everybody the
+/// weights.
 fn with_gradient_reduction(
-    mut ops: Vec<Op>,
-    blocks: &[Block],
+    ops: Vec<Op>,
+    chunks: &[Vec<Block>],
     reduced: &[(Block, Op)],
     time: ReductionTime,
 ) -> Vec<Op> {
-    let last = ops.iter().rposition(|op| matches!(op, Op::Backward { .. }));
-    match (last, time) {
-        (Some(at), ReductionTime::Overlapped) if !reduced.is_empty() => {
-            let Op::Backward { micro_batch, .. } = ops[at] else { unreachable!("found as a backward pass") };
-            let send = ops.split_off(at + 1);
-            ops.pop();
-            for &block in blocks.iter().rev() {
-                ops.push(Op::Backward { micro_batch, part: Part::Block(block) });
-                if block == blocks[0] {
-                    ops.extend_from_slice(&send);
-                }
-                ops.extend(reduced.iter().filter(|(after, _)| *after == block).map(|(_, reduce)| *reduce));
-            }
-        }
-        _ => ops.extend(reduced.iter().map(|(_, reduce)| *reduce)),
-    }
+    let mut ops = match time {
+        ReductionTime::Overlapped if !reduced.is_empty() => cut_into_blocks(&ops, chunks, reduced),
+        _ => ops.into_iter().chain(reduced.iter().map(|(_, reduce)| *reduce)).collect(),
+    };
     ops.push(Op::OptimizerStep);
     let gathered = |(_, op): &(Block, Op)| match *op {
         Op::ReduceScatter { group, block } => Some(Op::AllGather { group, block }),
@@ -218,4 +225,33 @@ fn with_gradient_reduction(
     };
     ops.extend(reduced.iter().rev().filter_map(gathered));
     ops
+}
+
+/// Cuts the last pass that adds to each chunk's gradients into blocks, each followed by its reduction.
+fn cut_into_blocks(ops: &[Op], chunks: &[Vec<Block>], reduced: &[(Block, Op)]) -> Vec<Op> {
+    let adds = |op: &Op, of: usize| matches!(op, Op::Backward { chunk, gradients, .. } if chunk.index() == of && *gradients != Gradients::Inputs);
+    let last: Vec<Option<usize>> = (0..chunks.len()).map(|of| ops.iter().rposition(|op| adds(op, of))).collect();
+    let mut cut = Vec::with_capacity(ops.len());
+    let mut rest = ops.iter().copied().enumerate().peekable();
+    while let Some((index, op)) = rest.next() {
+        let Op::Backward { micro_batch, chunk, gradients, .. } = op else {
+            cut.push(op);
+            continue;
+        };
+        if last[chunk.index()] != Some(index) {
+            cut.push(op);
+            continue;
+        }
+        let blocks = &chunks[chunk.index()];
+        for &block in blocks.iter().rev() {
+            cut.push(Op::Backward { micro_batch, chunk, part: Part::Block(block), gradients });
+            if block == blocks[0] {
+                while let Some((_, send)) = rest.next_if(|(_, op)| matches!(op, Op::Send { .. })) {
+                    cut.push(send);
+                }
+            }
+            cut.extend(reduced.iter().filter(|(after, _)| *after == block).map(|(_, reduce)| *reduce));
+        }
+    }
+    cut
 }

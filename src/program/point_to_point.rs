@@ -5,7 +5,7 @@
 //! begins when all of it is done.
 
 use super::schedules::{StagePosition, compute_order};
-use super::{Direction, Instruction, InstructionId, Op, Stream};
+use super::{Direction, Gradients, Instruction, InstructionId, Op, Stream};
 use crate::cost::PointToPoint;
 use crate::ids::MicroBatch;
 use crate::plan::ScheduleKind;
@@ -29,13 +29,16 @@ struct Progress {
 }
 
 impl Exchanges {
+    /// Where stages have several chunks, sends and receives never block: in a circle of stages nobody could be first.
     pub(super) fn new(kind: PointToPoint, schedule: ScheduleKind, position: StagePosition) -> Self {
+        let kind = if position.chunks > 1 { PointToPoint::Asynchronous } else { kind };
         let mut next_stage = HashMap::new();
         if kind == PointToPoint::Sequential && position.stage + 1 < position.depth {
             let next = StagePosition { stage: position.stage + 1, ..position };
             for (at, op) in compute_order(schedule, next).into_iter().enumerate() {
                 match op {
-                    Op::Forward { micro_batch } => next_stage.insert((true, micro_batch), at),
+                    Op::Forward { micro_batch, .. } => next_stage.insert((true, micro_batch), at),
+                    Op::Backward { gradients: Gradients::Weights, .. } => None,
                     Op::Backward { micro_batch, .. } => next_stage.insert((false, micro_batch), at),
                     _ => None,
                 };

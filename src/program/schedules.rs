@@ -1,35 +1,41 @@
 //! Schedules as data: the order in which one stage computes its micro batches.
 
 mod gpipe;
+mod interleaved;
 mod one_forward_one_backward;
+mod zero_bubble;
 
-use super::{Op, Part};
-use crate::ids::MicroBatch;
+pub use crate::plan::StagePosition;
+
+use super::{Gradients, Op, Part};
+use crate::ids::{ChunkId, MicroBatch};
 use crate::plan::ScheduleKind;
-
-/// A stage's place in its pipeline, all that a schedule may depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StagePosition {
-    /// Place of the stage, from the input side.
-    pub stage: usize,
-    /// Stages of the pipeline.
-    pub depth: usize,
-    /// Micro batches per iteration.
-    pub micro_batches: u32,
-}
 
 /// Forward and backward passes of one stage, in order.
 pub fn compute_order(kind: ScheduleKind, position: StagePosition) -> Vec<Op> {
     match kind {
-        ScheduleKind::OneForwardOneBackward => one_forward_one_backward::compute_order(position),
+        ScheduleKind::Interleaved if position.chunks > 1 => interleaved::compute_order(position),
+        ScheduleKind::OneForwardOneBackward | ScheduleKind::Interleaved => {
+            one_forward_one_backward::compute_order(position)
+        }
         ScheduleKind::GPipe => gpipe::compute_order(position),
+        ScheduleKind::ZeroBubbleH1 => zero_bubble::compute_order(position),
     }
 }
 
+const FIRST: ChunkId = ChunkId(0);
+
 fn forward(micro_batch: u32) -> Op {
-    Op::Forward { micro_batch: MicroBatch(micro_batch) }
+    Op::Forward { micro_batch: MicroBatch(micro_batch), chunk: FIRST }
 }
 
 fn backward(micro_batch: u32) -> Op {
-    Op::Backward { micro_batch: MicroBatch(micro_batch), part: Part::Stage }
+    backward_of(micro_batch, Gradients::All)
 }
+
+fn backward_of(micro_batch: u32, gradients: Gradients) -> Op {
+    Op::Backward { micro_batch: MicroBatch(micro_batch), chunk: FIRST, part: Part::Chunk, gradients }
+}
+
+#[cfg(test)]
+mod tests;

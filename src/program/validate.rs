@@ -2,9 +2,10 @@
 //!
 //! The makespan alone doesn't catch a wrong 1F1B: GPipe has the same one.
 
+mod compute;
 mod shares;
 
-use super::{Instruction, Op, Part, Program, Stream};
+use super::{Op, Program, Stream};
 use crate::ids::{MicroBatch, Rank};
 use crate::plan::Plan;
 
@@ -21,12 +22,13 @@ pub enum ProgramError {
         from: Rank,
         /// Receiver.
         to: Rank,
-        /// Micro batches in order of sending.
-        sends: Vec<MicroBatch>,
-        /// Micro batches in order of receiving.
-        receives: Vec<MicroBatch>,
+        /// Micro batches and the boundaries that they cross, in order of sending.
+        sends: Vec<(MicroBatch, u32)>,
+        /// The same in order of receiving.
+        receives: Vec<(MicroBatch, u32)>,
     },
-    /// A rank doesn't compute each micro batch forward once and then backward once.
+    /// A rank doesn't compute each micro batch forward once and then backward once, the gradients of weights behind those of
+    /// the input, in each of its chunks and all of their blocks.
     #[error("{rank}: {op} is missing, repeated or out of order")]
     ComputeOrder {
         /// The rank.
@@ -34,14 +36,14 @@ pub enum ProgramError {
         /// Where it was noticed.
         op: String,
     },
-    /// A rank holds more micro batches in flight than its schedule allows.
-    #[error("{rank} holds {found} micro batches in flight, the schedule allows {allowed}")]
+    /// A rank has more passes of chunks in flight than its schedule allows.
+    #[error("{rank} has {found} micro batches in flight, the schedule allows {allowed}")]
     InFlight {
         /// The rank.
         rank: Rank,
         /// Most micro batches in flight.
         found: u32,
-        /// `min(K, P - p)` under 1F1B, `K` under GPipe.
+        /// As of [`ScheduleKind::in_flight`](crate::plan::ScheduleKind::in_flight).
         allowed: u32,
     },
     /// Members of a group reduce it a different number of times.
@@ -79,11 +81,8 @@ impl Program {
         self.validate_transfers(plan)?;
         self.validate_groups()?;
         self.validate_reductions(plan)?;
-        for (index, rank) in self.ranks.iter().enumerate() {
-            let replica = &plan.replicas[rank.replica.index()];
-            let depth = replica.stages.len();
-            let allowed = plan.schedule.in_flight(rank.stage.index(), depth, replica.micro_batches);
-            validate_compute(Rank::from(index), &rank.instructions, replica.micro_batches, allowed)?;
+        for index in 0..self.ranks.len() {
+            compute::validate(self, plan, Rank::from(index))?;
         }
         self.validate_progress()
     }
@@ -93,8 +92,12 @@ impl Program {
         let mut receives = sends.clone();
         for instruction in self.ranks.iter().flat_map(|rank| &rank.instructions) {
             match instruction.op {
-                Op::Send { micro_batch, channel, .. } => sends[channel as usize].push(micro_batch),
-                Op::Receive { micro_batch, channel, .. } => receives[channel as usize].push(micro_batch),
+                Op::Send { micro_batch, boundary, channel, .. } => {
+                    sends[channel as usize].push((micro_batch, boundary));
+                }
+                Op::Receive { micro_batch, boundary, channel, .. } => {
+                    receives[channel as usize].push((micro_batch, boundary));
+                }
                 _ => {}
             }
         }
@@ -132,54 +135,6 @@ impl Program {
     }
 }
 
-/// Every micro batch goes forward once and backward once, block by block from the output side where it is cut, and no
-/// more than `allowed` of them are between the two.
-fn validate_compute(
-    rank: Rank,
-    instructions: &[Instruction],
-    micro_batches: u32,
-    allowed: u32,
-) -> Result<(), ProgramError> {
-    let wrong = |op: &dyn std::fmt::Display| ProgramError::ComputeOrder { rank, op: op.to_string() };
-    let mut forward_done = vec![false; micro_batches as usize];
-    let mut backward_done = vec![false; micro_batches as usize];
-    let mut previous_part = None;
-    let (mut in_flight, mut most) = (0_u32, 0_u32);
-    for instruction in instructions {
-        match instruction.op {
-            Op::Forward { micro_batch } => {
-                let done = forward_done.get_mut(micro_batch.index()).ok_or_else(|| wrong(&instruction.op))?;
-                if std::mem::replace(done, true) {
-                    return Err(wrong(&instruction.op));
-                }
-                in_flight += 1;
-                most = most.max(in_flight);
-            }
-            Op::Backward { micro_batch, part } => {
-                let known = forward_done.get(micro_batch.index()) == Some(&true);
-                let again = known && std::mem::replace(&mut backward_done[micro_batch.index()], true);
-                let continues = match (part, previous_part) {
-                    (Part::Block(block), Some((batch, before))) => batch == micro_batch && block < before,
-                    _ => false,
-                };
-                if !known || again != continues {
-                    return Err(wrong(&instruction.op));
-                }
-                in_flight -= u32::from(!again);
-                previous_part = if let Part::Block(block) = part { Some((micro_batch, block)) } else { None };
-            }
-            _ => {}
-        }
-    }
-    if !backward_done.iter().all(|done| *done) {
-        return Err(wrong(&"a backward pass"));
-    }
-    if most > allowed {
-        return Err(ProgramError::InFlight { rank, found: most, allowed });
-    }
-    Ok(())
-}
-
 /// Execution without times: queues advance as far as dependencies let them.
 struct UntimedRun<'a> {
     program: &'a Program,
@@ -193,7 +148,7 @@ struct UntimedRun<'a> {
 
 impl<'a> UntimedRun<'a> {
     fn new(program: &'a Program) -> Self {
-        let queue = |instructions: &[Instruction]| {
+        let queue = |instructions: &[super::Instruction]| {
             let mut streams: [Vec<u32>; Stream::COUNT] = Default::default();
             for (id, instruction) in instructions.iter().enumerate().rev() {
                 streams[instruction.stream() as usize].push(id as u32);

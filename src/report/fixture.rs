@@ -23,6 +23,7 @@ pub(super) fn planned(with_v100: bool) -> PlannedIteration {
         gpu_type: gpu_type.to_owned(),
         first_layer,
         num_layers,
+        later_chunks: Vec::new(),
     };
     let deep = Replica {
         micro_batches: if with_v100 { 10 } else { 16 },

@@ -6,8 +6,10 @@
 
 mod event;
 
+use crate::ids::ChunkId;
+use crate::metrics::{MemoryChange, RankMemory};
 use crate::plan::{Plan, Replica};
-use crate::program::{Op, Part, Program, Stream};
+use crate::program::{Gradients, Op, Part, Program, Stream};
 use crate::runtime::{Span, Timeline};
 use crate::units::SimTime;
 use event::{Event, FlowEnd, slice_args};
@@ -38,8 +40,9 @@ struct File {
 /// The timeline of one iteration of `plan` in the JSON of Chrome's trace viewer, times in microseconds to the nanosecond.
 ///
 /// Beside passes and transfers it has arrows from each send to its receive, and per stage the micro batches in flight:
-/// those whose forward pass has begun and whose backward pass hasn't ended.
-pub fn perfetto_json(plan: &Plan, program: &Program, timeline: &Timeline) -> String {
+/// those whose forward pass has begun and whose backward pass hasn't ended, each chunk counted by itself.
+/// Where it is known, a second counter shows the memory that one GPU of the stage holds.
+pub fn perfetto_json(plan: &Plan, program: &Program, timeline: &Timeline, memory: Option<&[RankMemory]>) -> String {
     let mut spans: Vec<&Span> =
         timeline.spans.iter().filter(|span| program.ranks()[span.rank.index()].tensor_rank == 0).collect();
     spans.sort_by_key(|span| (span.rank, stream_of(program, span), span.start, span.id));
@@ -47,6 +50,7 @@ pub fn perfetto_json(plan: &Plan, program: &Program, timeline: &Timeline) -> Str
     events.extend(spans.iter().map(|span| slice(program, span)));
     events.extend(flows(program, &spans));
     events.extend(in_flight(program, &spans));
+    events.extend(memory.into_iter().flatten().flat_map(|memory| memory_counter(program, memory)));
     let file = File { display_time_unit: "ms", other_data: about(plan, program, timeline), events };
     let mut json = serde_json::to_string(&file).expect("events have string keys only");
     json.push('\n');
@@ -120,12 +124,21 @@ fn replica_name(j: usize, replica: &Replica) -> String {
 fn slice(program: &Program, span: &Span) -> Event {
     let (pid, tid) = track(program, span);
     let (name, category, args) = match program.instruction(span.rank, span.id).op {
-        Op::Forward { micro_batch } => (format!("F mb{}", micro_batch.0), "forward", slice_args(Some(micro_batch))),
-        Op::Backward { micro_batch, part: Part::Stage } => {
-            (format!("B mb{}", micro_batch.0), "backward", slice_args(Some(micro_batch)))
+        Op::Forward { micro_batch, chunk } => {
+            (format!("F mb{}{}", micro_batch.0, later(chunk)), "forward", slice_args(Some(micro_batch)))
         }
-        Op::Backward { micro_batch, part: Part::Block(block) } => {
-            (format!("B mb{} {block}", micro_batch.0), "backward", slice_args(Some(micro_batch)))
+        Op::Backward { micro_batch, chunk, part, gradients } => {
+            let (letter, category) = match gradients {
+                Gradients::All => ("B", "backward"),
+                Gradients::Inputs => ("B", "backward for the input"),
+                Gradients::Weights => ("W", "backward for the weights"),
+            };
+            let of_block = match part {
+                Part::Chunk => String::new(),
+                Part::Block(block) => format!(" {block}"),
+            };
+            let name = format!("{letter} mb{}{}{of_block}", micro_batch.0, later(chunk));
+            (name, category, slice_args(Some(micro_batch)))
         }
         Op::Send { micro_batch, .. } => (format!("send mb{}", micro_batch.0), "send", slice_args(Some(micro_batch))),
         Op::Receive { micro_batch, .. } => {
@@ -139,17 +152,24 @@ fn slice(program: &Program, span: &Span) -> Event {
     Event::slice(name, category, (pid, tid), (span.start, span.end), args)
 }
 
-/// Arrows from sends to receives: the n-th send on a channel meets the receive of the same micro batch.
+/// A chunk behind the first one, by its number.
+fn later(chunk: ChunkId) -> String {
+    if chunk.index() == 0 { String::new() } else { format!(" c{}", chunk.0) }
+}
+
+/// Arrows from sends to receives: a send on a channel meets the receive of the same micro batch over the same boundary.
 fn flows(program: &Program, spans: &[&Span]) -> Vec<Event> {
     let receive = |span: &&Span| match program.instruction(span.rank, span.id).op {
-        Op::Receive { micro_batch, channel, .. } => Some(((channel, micro_batch), **span)),
+        Op::Receive { micro_batch, boundary, channel, .. } => Some(((channel, boundary, micro_batch), **span)),
         _ => None,
     };
     let receives: HashMap<_, Span> = spans.iter().filter_map(receive).collect();
     let mut events = Vec::new();
     for span in spans {
-        let Op::Send { micro_batch, channel, .. } = program.instruction(span.rank, span.id).op else { continue };
-        let Some(to) = receives.get(&(channel, micro_batch)) else { continue };
+        let Op::Send { micro_batch, boundary, channel, .. } = program.instruction(span.rank, span.id).op else {
+            continue;
+        };
+        let Some(to) = receives.get(&(channel, boundary, micro_batch)) else { continue };
         let id = events.len() as u64 / 2 + 1;
         events.push(Event::flow(FlowEnd::Start, id, track(program, span), span.start));
         // An end belongs to the slice that it lies in, and a slice ends right before its last instant.
@@ -169,8 +189,8 @@ fn in_flight(program: &Program, spans: &[&Span]) -> Vec<Event> {
         for span in of_rank {
             match program.instruction(span.rank, span.id).op {
                 Op::Forward { .. } => changes.push((span.start, 1)),
-                Op::Backward { micro_batch, .. } => {
-                    let end = last_backward.entry(micro_batch).or_insert(span.end);
+                Op::Backward { micro_batch, chunk, .. } => {
+                    let end = last_backward.entry((chunk, micro_batch)).or_insert(span.end);
                     *end = span.end.max(*end);
                 }
                 _ => {}
@@ -187,6 +207,20 @@ fn in_flight(program: &Program, spans: &[&Span]) -> Vec<Event> {
         }
     }
     events
+}
+
+/// Memory of a stage's first rank, as a counter.
+fn memory_counter(program: &Program, memory: &RankMemory) -> Vec<Event> {
+    let rank = &program.ranks()[memory.rank.index()];
+    if rank.tensor_rank > 0 {
+        return Vec::new();
+    }
+    let name = format!("stage {} memory, GB", rank.stage.0);
+    let counter = |change: &MemoryChange| {
+        let gigabytes = change.memory.total_bytes() as f64 / 1e9;
+        Event::memory(name.clone(), rank.replica.0 + 1, change.at, gigabytes)
+    };
+    memory.changes.iter().map(counter).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::figures::ratio;
 use crate::cluster::Cluster;
-use crate::cost::{CostModel, StageMemory, StageShape};
+use crate::cost::{CostModel, StageMemory};
 use crate::plan::{Plan, PlannedIteration};
 use serde_json::{Map, Value, json};
 
@@ -19,19 +19,11 @@ impl StageFootprint {
     /// The footprint of every stage of every replica, nested as in the plan. A node that the cluster doesn't have counts
     /// as one without memory.
     pub fn of_plan(plan: &Plan, cluster: &Cluster, cost: &CostModel) -> Vec<Vec<Self>> {
-        let shards = cost.framework().optimizer_shards(plan.replicas.len());
         let of_replica = |replica: &crate::plan::Replica| {
-            let depth = replica.stages.len();
             let footprint = |(p, stage): (usize, &crate::plan::Stage)| {
-                let shape = StageShape {
-                    num_layers: stage.num_layers,
-                    has_embedding: p == 0,
-                    has_head: p + 1 == depth,
-                    in_flight: plan.schedule.in_flight(p, depth, replica.micro_batches),
-                };
                 let node = cluster.find(&stage.node).map(|id| cluster.node(id));
                 Self {
-                    peak: cost.stage_memory(&shape, &plan.execution(stage)).with_optimizer_shards(shards),
+                    peak: plan.memory_in(replica, p, cost),
                     capacity_bytes: node.map_or(0, |node| node.gpu.memory_bytes),
                 }
             };

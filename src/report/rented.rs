@@ -40,7 +40,7 @@ type Group = (usize, Vec<(String, usize, u32)>);
 fn groups(plan: &Plan, layers: impl Fn(u32) -> u32) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for Replica { stages, .. } in &plan.replicas {
-        let stages = stages.iter().map(|stage| (stage.gpu_type.clone(), stage.gpus.len(), layers(stage.num_layers)));
+        let stages = stages.iter().map(|stage| (stage.gpu_type.clone(), stage.gpus.len(), layers(stage.layer_count())));
         let stages: Vec<_> = stages.collect();
         match groups.iter_mut().find(|(_, known)| *known == stages) {
             Some((count, _)) => *count += 1,

@@ -12,6 +12,6 @@ mod topology;
 mod variance;
 
 pub use backend::{SimBackend, SimError};
-pub use pricing::{GroupPrice, PassTime, PricedProgram, RankPrice};
+pub use pricing::{BackwardTime, ChunkPrice, GroupPrice, PassTime, PricedProgram, RankPrice};
 pub use simulate::{SimulatedIteration, Simulator, simulate};
 pub use variance::{Jitter, Repetitions, Stragglers, repeat};

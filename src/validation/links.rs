@@ -169,7 +169,14 @@ pub(super) fn plan(model: &ModelSpec, micro_batch_size: u32, replicas: &[(u32, &
         let mut stage = |&num_layers: &u32| {
             let name = format!("n{node}");
             node += 1;
-            let stage = Stage { node: name, gpus: vec![0], gpu_type: String::new(), first_layer, num_layers };
+            let stage = Stage {
+                node: name,
+                gpus: vec![0],
+                gpu_type: String::new(),
+                first_layer,
+                num_layers,
+                later_chunks: Vec::new(),
+            };
             first_layer += num_layers;
             stage
         };

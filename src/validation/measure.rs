@@ -33,8 +33,8 @@ impl StageKind {
         let mut kinds = Vec::with_capacity(plan.world_size());
         for replica in &plan.replicas {
             for (place, stage) in replica.stages.iter().enumerate() {
-                let in_flight = plan.schedule.in_flight(place, replica.stages.len(), replica.micro_batches);
-                kinds.extend(stage.gpus.iter().map(|_| Self { num_layers: stage.num_layers, in_flight }));
+                let in_flight = plan.schedule.in_flight(replica.position(place));
+                kinds.extend(stage.gpus.iter().map(|_| Self { num_layers: stage.layer_count(), in_flight }));
             }
         }
         kinds

@@ -1,7 +1,7 @@
 //! What the simulator expects of a plan on this machine, or on the devices that are emulated on it.
 
 use crate::cluster::{Cluster, GpuSpec, Link};
-use crate::cost::{CostModel, StageShape};
+use crate::cost::CostModel;
 use crate::ids::Rank;
 use crate::plan::{Plan, Stage};
 use crate::profile::MeasuredLinks;
@@ -86,7 +86,7 @@ pub fn predict(
     let program = Program::lower(plan, options);
     let mut priced = PricedProgram::new(plan, &program, cluster, cost)?;
     for (rank, cost) in ranks.costs.iter().enumerate() {
-        priced.ranks[rank] = PricedProgram::new(plan, &program, cluster, cost)?.ranks[rank];
+        priced.ranks[rank] = PricedProgram::new(plan, &program, cluster, cost)?.ranks.swap_remove(rank);
     }
     let sent_bytes = sent_bytes(&program, &priced);
     let places: Vec<_> = plan.replicas.iter().flat_map(|replica| &replica.stages).flat_map(node_of_each_gpu).collect();
@@ -109,7 +109,8 @@ pub fn predict(
     let factors = ranks.slowdown.iter().copied().chain(std::iter::repeat(1.0));
     for (price, factor) in priced.ranks.iter_mut().zip(factors) {
         let slower = |time: SimTime| SimTime::from_seconds(time.as_seconds() * factor);
-        let passes = [&mut price.forward, &mut price.backward].into_iter().chain(&mut price.block_backward);
+        let chunks = price.chunks.iter_mut().flat_map(|chunk| [&mut chunk.forward, &mut chunk.backward.all]);
+        let passes = chunks.chain(price.block_backward.iter_mut().map(|pass| &mut pass.all));
         for pass in passes {
             let PassTime { total, recompute, tensor_parallel } = *pass;
             *pass = PassTime {
@@ -166,15 +167,8 @@ fn sent_bytes(program: &Program, priced: &PricedProgram) -> Vec<u64> {
 fn memory_bytes(plan: &Plan, cost: &CostModel) -> Vec<u64> {
     let mut bytes = Vec::with_capacity(plan.world_size());
     for replica in &plan.replicas {
-        let depth = replica.stages.len();
         for (place, stage) in replica.stages.iter().enumerate() {
-            let shape = StageShape {
-                num_layers: stage.num_layers,
-                has_embedding: place == 0,
-                has_head: place + 1 == depth,
-                in_flight: plan.schedule.in_flight(place, depth, replica.micro_batches),
-            };
-            let memory = cost.stage_memory(&shape, &plan.execution(stage));
+            let memory = plan.memory_in(replica, place, cost);
             let held = memory.total_bytes() - memory.reserve_bytes;
             bytes.extend(stage.gpus.iter().map(|_| held));
         }

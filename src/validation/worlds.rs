@@ -153,7 +153,7 @@ fn in_a_line(plan: &Plan) -> String {
         text += if number == 0 { "" } else { " + " };
         for (place, stage) in replica.stages.iter().enumerate() {
             let before = if place == 0 { "" } else { ">" };
-            write!(text, "{before}{}:{}", stage.node, stage.num_layers).unwrap_or_default();
+            write!(text, "{before}{}:{}", stage.node, stage.layer_count()).unwrap_or_default();
         }
     }
     text

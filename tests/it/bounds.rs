@@ -64,7 +64,7 @@ impl Job {
                 let degree = if pairs && gpus.len() > 1 && paired() { 2 } else { 1 };
                 let (node, gpu_type) = (node.name.clone(), node.gpu.name.clone());
                 let gpus = gpus.drain(..degree).collect();
-                units.push(Stage { node, gpus, gpu_type, first_layer: 0, num_layers: 0 });
+                units.push(Stage { node, gpus, gpu_type, first_layer: 0, num_layers: 0, later_chunks: Vec::new() });
             }
         }
         units

@@ -5,6 +5,7 @@ mod bounds;
 mod contract;
 mod determinism;
 mod explain;
+mod iteration;
 mod replanning;
 mod replay_properties;
 mod reproduce;

@@ -3,6 +3,7 @@
 use super::{
     ComparisonFormat, EngineName, Format, JobArgs, VariationArgs, parse_duration, parse_positive, parse_seconds,
 };
+use crate::plan::{ScheduleChoice, ScheduleChoiceError};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,7 @@ Examples:
   autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b --global-batch-size 512
   autohet-sim plan --cluster 3x8xV100-16 --model gpt3-1.3b --format json
   autohet-sim plan --cluster cluster.toml --model llama-7b --planner whale --out plan.json
+  autohet-sim plan --cluster 4x1xA100-80 --model gpt3-1.3b --global-batch-size 16 --schedule zb-h1
   autohet-sim plan --scenario scenarios/paper-llama-7b-5a100-3h20.toml --explain
   autohet-sim plan --scenario scenarios/sailor-32a100-96v100.toml --profile profiles/ --judge sailor --export plan.json
   autohet-sim plan --cluster 4x8xA100-80+8x4xT4 --model llama-7b --objective usd-per-token --min-tokens-per-s 20000
@@ -36,6 +38,14 @@ pub(in crate::cli) struct ProblemArgs {
     /// Who says how long an iteration takes
     #[arg(long, value_enum, default_value_t = JudgeName::Simulator)]
     pub(in crate::cli) judge: JudgeName,
+    /// Order of the passes: 1f1b, gpipe, zb-h1, or interleaved:2 with so many chunks a stage [default: 1f1b or gpipe,
+    /// whichever is faster]
+    #[arg(long, value_name = "SCHEDULE", value_parser = parse_schedule)]
+    pub(in crate::cli) schedule: Option<ScheduleChoice>,
+}
+
+fn parse_schedule(text: &str) -> Result<ScheduleChoice, ScheduleChoiceError> {
+    text.parse()
 }
 
 /// Who says how long an iteration takes.
@@ -89,7 +99,7 @@ pub(in crate::cli) struct PlanArgs {
     pub(in crate::cli) engine: Option<EngineName>,
     /// Plan from this one, which runs: nodes of it that the cluster lacks are lost. State that stays where it is costs
     /// nothing, and what the change takes counts
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["planner", "engine", "explain", "objective", "min_tokens_per_s", "max_usd_per_hour", "top_k", "pareto"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["planner", "engine", "explain", "objective", "min_tokens_per_s", "max_usd_per_hour", "top_k", "pareto", "schedule"])]
     pub(in crate::cli) incumbent: Option<PathBuf>,
     /// With --incumbent, the expected time until the plan is changed again
     #[arg(long, value_name = "SECONDS", default_value_t = 3600.0, requires = "incumbent", value_parser = parse_seconds)]
@@ -116,6 +126,7 @@ const COMPARE_EXAMPLES: &str = "\
 Examples:
   autohet-sim compare --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b
   autohet-sim compare --scenario scenarios/paper-llama-7b-5a100-3h20.toml
+  autohet-sim compare --cluster 2x8xA100-80 --model llama-7b --planner autohet,megatron --schedule interleaved:2
   autohet-sim compare --cluster 1x8xA100-40+2x8xV100-16 --model gpt3-1.3b --planner autohet,whale --format json";
 
 #[derive(Debug, Args)]

@@ -89,6 +89,7 @@ fn problem(file: &Path) -> anyhow::Result<(String, Problem)> {
         job: JobArgs::default(),
         variation: VariationArgs::default(),
         judge: JudgeName::Simulator,
+        schedule: None,
     };
     Ok((name, Problem::new(&args)?))
 }

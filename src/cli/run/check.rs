@@ -126,7 +126,7 @@ fn check_plan(args: &CheckArgs, tolerance: f64) -> anyhow::Result<Verdict> {
         let folder = ResultsFolder::create(out)?;
         folder.write("summary.json", serde_json::to_string_pretty(&value)? + "\n")?;
         folder.write("table.txt", table::table(&report))?;
-        let timeline = |timeline| perfetto_json(&job.plan, &prediction.program, timeline);
+        let timeline = |timeline| perfetto_json(&job.plan, &prediction.program, timeline, None);
         folder.write("predicted.perfetto.json", timeline(&prediction.timeline))?;
         if let Some(last) = run.steps.last() {
             folder.write("measured.perfetto.json", timeline(&last.timeline))?;

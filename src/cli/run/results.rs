@@ -64,7 +64,7 @@ impl Results {
             folder.write("loss.svg", self.loss_svg(&job.model.name))?;
         }
         if let Some((plan, timeline)) = &self.last {
-            folder.write("timeline.perfetto.json", perfetto_json(plan, &program(job, plan), timeline))?;
+            folder.write("timeline.perfetto.json", perfetto_json(plan, &program(job, plan), timeline, None))?;
         }
         folder.write("summary.json", serde_json::to_string_pretty(&self.summary(job, outcome))? + "\n")?;
         Ok(Some(folder.commit()?))

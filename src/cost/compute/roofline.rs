@@ -91,6 +91,14 @@ impl Roofline {
         ((forward_s, self.stream_s(forward.stream_bytes)), (backward_s, self.stream_s(backward.stream_bytes)))
     }
 
+    /// The dense products' gradients of weights, as a share of the backward pass.
+    pub(super) fn weight_gradients_share(&self, work: &Work) -> f64 {
+        let dense = work.products.iter().filter(|product| !product.attention_core);
+        let dense_s: f64 = dense.map(|product| self.product_s(product)).sum();
+        let products_s: f64 = work.products.iter().map(|product| self.product_s(product)).sum();
+        dense_s / (2.0 * products_s + self.stream_s(work.backward.stream_bytes))
+    }
+
     /// The attention core's part of the forward pass.
     pub(super) fn core_s(&self, work: &Work) -> f64 {
         let core = work.products.iter().filter(|product| product.attention_core);

@@ -90,6 +90,14 @@ pub fn lower_bound_s(setting: &Setting, replicas: u32) -> f64 {
     (work_s + last_s) * ROUNDING + setting.optimizer_s
 }
 
+/// No plan of this setting takes less time under any schedule, in seconds: each stage does all of its replica's work, and then
+/// updates its weights.
+pub fn conserved_bound_s(setting: &Setting) -> f64 {
+    let rate = rate_of_fastest(setting, setting.units());
+    let conserved_s = work_layers(setting) * f64::from(setting.micro_batches) / rate;
+    conserved_s * ROUNDING + setting.optimizer_s
+}
+
 /// Total rate of the so many fastest units, layers per second. Each stage has a layer, so that no more than `D L` are used.
 fn rate_of_fastest(setting: &Setting, units: u32) -> f64 {
     if setting.has_several_degrees() {

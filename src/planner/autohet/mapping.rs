@@ -105,7 +105,8 @@ fn stages(cluster: &Cluster, setting: &Setting, pipeline: &Pipeline, places: &[U
         let node = &cluster.nodes[place.node];
         let degree = setting.classes[class].tensor_parallel_size;
         let gpus = (place.first_gpu..place.first_gpu + degree).collect();
-        let stage = Stage { node: node.name.clone(), gpus, gpu_type: node.gpu.name.clone(), first_layer, num_layers };
+        let (node, gpu_type, later_chunks) = (node.name.clone(), node.gpu.name.clone(), Vec::new());
+        let stage = Stage { node, gpus, gpu_type, first_layer, num_layers, later_chunks };
         first_layer += num_layers;
         stage
     };

@@ -6,7 +6,7 @@
 mod several_degrees;
 
 use super::Engine;
-use super::bounds::{column_bound_s, lower_bound_s, memory_bound_s, most_replicas};
+use super::bounds::{column_bound_s, conserved_bound_s, lower_bound_s, memory_bound_s, most_replicas};
 use super::candidates::{Candidate, GroupingSearch, Kind, kinds_of};
 use super::effort::Effort;
 use super::mapping::{Job, Neighbours, realise};
@@ -163,6 +163,12 @@ impl<'a> Outer<'a> {
         let mut work = self.request.limits.bound_work / share.pow(2);
         let of_one_s = least_bound_s(&self.settings, &self.points, known_s, &mut work);
         least_bound_s(&self.of_several_degrees, &of_several, of_one_s, &mut work)
+    }
+
+    /// No plan of the whole enumeration is faster under any schedule.
+    pub fn conserved_bound_s(&self) -> f64 {
+        let settings = self.settings.iter().chain(&self.of_several_degrees);
+        settings.map(conserved_bound_s).fold(f64::INFINITY, f64::min)
     }
 
     /// Plans, the best by the closed form first; none where nothing fits.

@@ -43,7 +43,7 @@ impl<'a> Regrouping<'a> {
 
     /// How stages with their layers run; `None` for GPUs that can't be priced.
     pub fn pace(&self, stages: &[Stage], cluster: &Cluster) -> Option<Pace> {
-        let layers: Vec<u32> = stages.iter().map(|stage| stage.num_layers).collect();
+        let layers: Vec<u32> = stages.iter().map(Stage::layer_count).collect();
         Some(self.layout(stages, cluster)?.pace(&self.setting, &layers))
     }
 

@@ -158,7 +158,7 @@ impl Grid {
             let node = &cluster.nodes[unit.node];
             let gpus = (unit.first_gpu..unit.first_gpu + unit.gpus).collect();
             let (name, gpu_type) = (node.name.clone(), node.gpu.name.clone());
-            let stage = Stage { node: name, gpus, gpu_type, first_layer, num_layers };
+            let stage = Stage { node: name, gpus, gpu_type, first_layer, num_layers, later_chunks: Vec::new() };
             first_layer += num_layers;
             stage
         };

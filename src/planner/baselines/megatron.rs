@@ -12,7 +12,7 @@ use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
 /// taken in the order of the cluster, in either of Megatron's rank orders (`tp-dp-pp`, its default, and `tp-pp-dp`). The
 /// world is the largest that the grid can form, devices beyond it stay idle; GPU types may be left out.
 ///
-/// Not modelled: interleaved virtual stages, unequal first and last stages, ZeRO-1 and context parallelism.
+/// Interleaved virtual stages have to be asked for ([`Scheduled`](crate::planner::Scheduled)). Not modelled: unequal first and last stages, ZeRO-1 and context parallelism.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Megatron;
 

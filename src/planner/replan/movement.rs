@@ -55,11 +55,14 @@ impl Held {
         for replica in &plan.replicas {
             for (position, stage) in replica.stages.iter().enumerate() {
                 let Some(&place) = places.get(stage.node.as_str()) else { continue };
-                let last = position + 1 == replica.stages.len();
-                let first = stage.first_layer as usize + usize::from(position > 0);
-                let end = (stage.first_layer + stage.num_layers) as usize + 1 + usize::from(last);
-                let width = held[place].len();
-                held[place][first.min(width)..end.min(width)].fill(true);
+                let index = |block| match block {
+                    Block::Embedding => 0,
+                    Block::Layer(layer) => layer.index() + 1,
+                    Block::Head => num_layers as usize + 1,
+                };
+                for block in replica.blocks(position) {
+                    held[place].get_mut(index(block)).into_iter().for_each(|holds| *holds = true);
+                }
             }
         }
         Self { blocks: held }

@@ -86,6 +86,7 @@ fn shrunk(drafts: &[Draft], cluster: &Cluster, regrouping: &Regrouping) -> Vec<D
         let mut first_layer = 0;
         for (stage, num_layers) in stages.iter_mut().zip(layers) {
             (stage.first_layer, stage.num_layers) = (first_layer, num_layers);
+            stage.later_chunks.clear();
             first_layer += num_layers;
         }
         Some(Draft { missing: vec![false; stages.len()], stages })
@@ -97,7 +98,7 @@ fn shrunk(drafts: &[Draft], cluster: &Cluster, regrouping: &Regrouping) -> Vec<D
 fn grow(drafts: &mut Vec<Draft>, free: &mut Free) {
     let alike = |a: &Draft, b: &Draft| {
         let like = |(a, b): (&Stage, &Stage)| {
-            (&a.gpu_type, a.gpus.len(), a.num_layers) == (&b.gpu_type, b.gpus.len(), b.num_layers)
+            (&a.gpu_type, a.gpus.len(), a.layer_count()) == (&b.gpu_type, b.gpus.len(), b.layer_count())
         };
         a.stages.len() == b.stages.len() && a.stages.iter().zip(&b.stages).all(like)
     };

@@ -22,6 +22,7 @@ fn plan(nodes: &[[u32; 2]]) -> Plan {
         gpu_type: "A100-80".to_owned(),
         first_layer,
         num_layers: 12,
+        later_chunks: Vec::new(),
     };
     let replica = |of: &[u32; 2]| Replica { micro_batches: 32, stages: vec![stage(of[0], 0), stage(of[1], 12)] };
     Plan {

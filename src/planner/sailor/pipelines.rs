@@ -60,7 +60,7 @@ fn stages(replica: &Replica) -> Vec<PipelineStage> {
 fn stage(replica: &Replica, index: usize) -> PipelineStage {
     let stage = &replica.stages[index];
     let ends = u32::from(index == 0) + u32::from(index + 1 == replica.stages.len());
-    PipelineStage { gpu: stage.gpu_type.clone(), tp: stage.gpus.len() as u32, layers: stage.num_layers + ends }
+    PipelineStage { gpu: stage.gpu_type.clone(), tp: stage.gpus.len() as u32, layers: stage.layer_count() + ends }
 }
 
 fn is_shape(stages: &[PipelineStage], replica: &Replica) -> bool {

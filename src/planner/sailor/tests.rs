@@ -51,7 +51,14 @@ fn plan(cluster: &Cluster, model: &str, micro_batch_size: u32, shapes: &[Shape])
             cluster.nodes.iter().zip(&free).position(|(node, &left)| node.gpu.name == gpu && left >= tp).unwrap();
         free[node] -= tp;
         let gpus = (free[node]..free[node] + tp).collect();
-        Stage { node: cluster.nodes[node].name.clone(), gpus, gpu_type: gpu.to_owned(), first_layer, num_layers }
+        Stage {
+            node: cluster.nodes[node].name.clone(),
+            gpus,
+            gpu_type: gpu.to_owned(),
+            first_layer,
+            num_layers,
+            later_chunks: Vec::new(),
+        }
     };
     let mut replicas = Vec::new();
     for shape in shapes {

@@ -13,7 +13,7 @@ mod tests {
 
     #[test]
     fn all_forwards_come_before_all_backwards() {
-        let order = compute_order(StagePosition { stage: 1, depth: 4, micro_batches: 2 });
+        let order = compute_order(StagePosition { stage: 1, depth: 4, chunks: 1, micro_batches: 2 });
         assert_eq!(order, [forward(0), forward(1), backward(0), backward(1)]);
     }
 }

@@ -4,44 +4,36 @@
 use super::ProgramError;
 use crate::ids::{Rank, ReplicaId};
 use crate::model::Block;
-use crate::plan::Plan;
+use crate::plan::{Plan, StagePosition};
 use crate::program::share::lcm;
 use crate::program::{Direction, Group, Op, Program, Share};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Program {
-    /// Every micro batch comes whole from each neighbouring stage: what a rank receives makes up what it is to have, and
-    /// comes from ranks of that stage that have it.
+    /// Every micro batch comes whole over each boundary of each chunk: what a rank receives makes up what it is to have, and
+    /// comes from ranks of the stage on the other side that have it.
     pub(super) fn validate_transfers(&self, plan: &Plan) -> Result<(), ProgramError> {
         for (index, rank) in self.ranks().iter().enumerate() {
             let wrong = |what| ProgramError::Share { rank: Rank::from(index), what };
             let replica = &plan.replicas[rank.replica.index()];
-            let (stage, own) = (rank.stage.index(), rank.activation_share());
-            let sources = [
-                (Direction::Downstream, stage.checked_sub(1)),
-                (Direction::Upstream, Some(stage + 1).filter(|next| *next < replica.stages.len())),
-            ];
-            for (direction, source) in sources {
-                let mut received: BTreeMap<u32, Vec<Share>> = BTreeMap::new();
-                for instruction in &rank.instructions {
-                    let Op::Receive { micro_batch, direction: found, channel } = instruction.op else { continue };
-                    if found != direction {
-                        continue;
-                    }
-                    let channel = self.channels()[channel as usize];
-                    let from = &self.ranks()[channel.from.index()];
-                    if from.replica != rank.replica || Some(from.stage.index()) != source {
-                        return Err(wrong("receives from a stage that isn't next to its own"));
-                    }
-                    if !from.activation_share().contains(channel.share) {
-                        return Err(wrong("receives what its sender doesn't have"));
-                    }
-                    received.entry(micro_batch.0).or_default().push(channel.share);
+            let own = rank.activation_share();
+            let mut received: BTreeMap<(Direction, u32, u32), Vec<Share>> = BTreeMap::new();
+            for instruction in &rank.instructions {
+                let Op::Receive { micro_batch, direction, boundary, channel } = instruction.op else { continue };
+                let channel = self.channels()[channel as usize];
+                let from = &self.ranks()[channel.from.index()];
+                let source = source(direction, boundary) as usize % replica.stages.len();
+                if from.replica != rank.replica || from.stage.index() != source {
+                    return Err(wrong("receives from a stage that isn't next to its own"));
                 }
-                let expected = if source.is_some() { replica.micro_batches as usize } else { 0 };
-                if received.len() != expected || !received.values().all(|shares| make_up(shares, own)) {
-                    return Err(wrong("doesn't receive each micro batch once and whole"));
+                if !from.activation_share().contains(channel.share) {
+                    return Err(wrong("receives what its sender doesn't have"));
                 }
+                received.entry((direction, boundary, micro_batch.0)).or_default().push(channel.share);
+            }
+            let is_whole = received.values().all(|shares| make_up(shares, own));
+            if !received.into_keys().eq(expected(&replica.position(rank.stage.index()))) || !is_whole {
+                return Err(wrong("doesn't receive each micro batch once and whole"));
             }
         }
         Ok(())
@@ -81,6 +73,26 @@ fn each_block(group: &Group) -> impl Iterator<Item = (&Group, Block)> {
     group.blocks.iter().map(move |block| (group, *block))
 }
 
+/// The virtual stage that sends over a boundary.
+fn source(direction: Direction, boundary: u32) -> u32 {
+    match direction {
+        Direction::Downstream => boundary,
+        Direction::Upstream => boundary + 1,
+    }
+}
+
+/// What a stage is to receive, in order: activations over the boundary before each of its virtual stages, gradients over
+/// the one behind it.
+fn expected(position: &StagePosition) -> impl Iterator<Item = (Direction, u32, u32)> {
+    let StagePosition { stage, depth, chunks, micro_batches } = *position;
+    let places = move || (0..chunks).map(move |chunk| (chunk * depth + stage) as u32);
+    let last = (depth * chunks) as u32 - 1;
+    let activations = places().filter_map(|place| Some((Direction::Downstream, place.checked_sub(1)?)));
+    let gradients = places().filter(move |place| *place < last).map(|place| (Direction::Upstream, place));
+    let boundaries = activations.chain(gradients);
+    boundaries.flat_map(move |(direction, boundary)| (0..micro_batches).map(move |batch| (direction, boundary, batch)))
+}
+
 /// Whether these shares, none of them twice, are the whole of another.
 fn make_up(shares: &[Share], whole: Share) -> bool {
     let of = shares.iter().map(|share| share.of).fold(whole.of, lcm);
@@ -104,6 +116,7 @@ mod tests {
             gpu_type: "T4".to_owned(),
             first_layer,
             num_layers: 1,
+            later_chunks: Vec::new(),
         };
         let replica =
             |stages: [(u32, u32); 2]| Replica { micro_batches: 1, stages: stages.into_iter().map(stage).collect() };

@@ -39,6 +39,7 @@ pub(super) enum Args {
     Order { sort_index: u32 },
     Slice { micro_batch: u32 },
     Counter { micro_batches: i64 },
+    Memory { gigabytes: f64 },
 }
 
 /// The two ends of an arrow.
@@ -111,6 +112,10 @@ impl Event {
             tid: Some(tid),
             ..Self::bare("transfer", if is_start { "s" } else { "f" }, pid)
         }
+    }
+
+    pub(super) fn memory(name: String, pid: u32, at: SimTime, gigabytes: f64) -> Self {
+        Self { ts: Some(microseconds(at)), args: Some(Args::Memory { gigabytes }), ..Self::bare(name, "C", pid) }
     }
 
     pub(super) fn counter(name: String, pid: u32, at: SimTime, value: i64) -> Self {

@@ -9,7 +9,7 @@ fn simulated() -> (Plan, SimulatedIteration, Value) {
     let plan = fixture::planned(true).plan;
     let (cluster, cost) = world();
     let iteration = simulate(&plan, &cluster, &cost).unwrap();
-    let json = serde_json::from_str(&perfetto_json(&plan, &iteration.program, &iteration.timeline)).unwrap();
+    let json = serde_json::from_str(&perfetto_json(&plan, &iteration.program, &iteration.timeline, None)).unwrap();
     (plan, iteration, json)
 }
 
@@ -97,8 +97,22 @@ fn micro_batches_in_flight_keep_to_the_schedule() {
 fn the_same_iteration_gives_the_same_bytes() {
     let (plan, iteration, json) = simulated();
     assert_eq!(
-        perfetto_json(&plan, &iteration.program, &iteration.timeline),
-        perfetto_json(&plan, &iteration.program, &iteration.timeline)
+        perfetto_json(&plan, &iteration.program, &iteration.timeline, None),
+        perfetto_json(&plan, &iteration.program, &iteration.timeline, None)
     );
     assert!(json["otherData"]["bubble_fraction"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn memory_is_a_counter_whose_peak_is_what_the_check_charges() {
+    let (plan, iteration, _) = simulated();
+    let (_, cost) = world();
+    let memory = crate::metrics::memory_over_time(&plan, &iteration.program, &iteration.timeline, &cost);
+    let text = perfetto_json(&plan, &iteration.program, &iteration.timeline, Some(&memory));
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let counters = events(&json, "C");
+    let of_stage = counters.iter().filter(|event| event["pid"] == 1 && event["name"] == "stage 1 memory, GB");
+    let most = of_stage.filter_map(|event| event["args"]["gigabytes"].as_f64()).fold(0.0, f64::max);
+    let charged = plan.memory_in(&plan.replicas[0], 1, &cost).total_bytes();
+    approx::assert_relative_eq!(most, charged as f64 / 1e9, max_relative = 1e-12);
 }

@@ -3,8 +3,9 @@
 use super::Screen;
 use super::grid::{align_right, empty_table, trimmed};
 use crate::model::Recompute;
-use crate::plan::{Plan, Replica, Stage};
+use crate::plan::{LayerRange, Plan, Replica, Stage};
 use crate::report::figures::{figure, or_absent, percent};
+use crate::report::iteration::parts_text;
 use crate::report::plan_report::{PlanReport, StageFootprint};
 use crate::units::format_seconds;
 use comfy_table::{Cell, ContentArrangement};
@@ -56,7 +57,7 @@ pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
         column.set_padding((0, 1));
     }
     let note = if groups.len() < plan.replicas.len() { ALIKE } else { "" };
-    format!("{}\n{}\n{note}", heading(report, screen), trimmed(&table))
+    format!("{}\n{}\n{note}{}", heading(report, screen), trimmed(&table), fullest(report, screen))
 }
 
 /// Replicas up to which each has rows of its own.
@@ -72,7 +73,8 @@ fn one_by_one(plan: &Plan) -> Vec<Range<usize>> {
 
 /// Runs of replicas that differ in nothing but nodes and GPU numbers.
 fn alike(plan: &Plan) -> Vec<Range<usize>> {
-    let of_stage = |stage: &Stage| (stage.gpu_type.clone(), stage.tensor_parallel_size(), stage.num_layers);
+    let of_stage =
+        |stage: &Stage| (stage.gpu_type.clone(), stage.tensor_parallel_size(), stage.chunks().collect::<Vec<_>>());
     let shape = |replica: &Replica| (replica.micro_batches, replica.stages.iter().map(of_stage).collect::<Vec<_>>());
     let mut start = 0;
     let runs = plan.replicas.chunk_by(|a, b| shape(a) == shape(b));
@@ -81,6 +83,20 @@ fn alike(plan: &Plan) -> Vec<Range<usize>> {
         start - run.len()..start
     })
     .collect()
+}
+
+/// What makes up the peak of the GPU that is fullest for its size.
+fn fullest(report: &PlanReport<'_>, screen: Screen) -> String {
+    let places = report
+        .footprints
+        .iter()
+        .enumerate()
+        .flat_map(|(j, replica)| replica.iter().enumerate().map(move |(p, footprint)| (j, p, footprint)));
+    let share = |footprint: &StageFootprint| footprint.peak.total_bytes() as f64 / footprint.capacity_bytes as f64;
+    let fullest = places.reduce(|most, next| if share(next.2) > share(most.2) { next } else { most });
+    let Some((j, p, footprint)) = fullest else { return String::new() };
+    let of = format!("fullest GPU, replica {j} stage {p}: {}", parts_text(&footprint.peak));
+    joined(&of.split(" + ").map(str::to_owned).collect::<Vec<_>>(), " +", screen) + "\n"
 }
 
 /// What is known about the plan as a whole, in lines that fit.
@@ -100,7 +116,7 @@ fn heading(report: &PlanReport<'_>, screen: Screen) -> String {
         },
     ];
     shape.extend(plan.sequence_parallel.then(|| "sequence parallel".to_owned()));
-    shape.extend([plan.precision.to_string(), schedule(plan).to_owned()]);
+    shape.extend([plan.precision.to_string(), plan.schedule.title().to_owned()]);
     let figures = [
         format!("predicted iteration {}", format_seconds(planned.predicted_iteration_s)),
         format!("lower bound {}", format_seconds(planned.lower_bound_s)),
@@ -108,31 +124,30 @@ fn heading(report: &PlanReport<'_>, screen: Screen) -> String {
         format!("{} tokens/s", or_absent(report.tokens_per_s(), figure)),
         format!("planned by {} in {}", plan.planner, format_seconds(report.planning_s)),
     ];
-    format!("{}\n{}", joined(&shape, screen), joined(&figures, screen))
+    format!("{}\n{}", joined_by_commas(&shape, screen), joined_by_commas(&figures, screen))
 }
 
 /// Parts with commas between them, a new line where the next one doesn't fit.
-fn joined(parts: &[String], screen: Screen) -> String {
+pub(super) fn joined_by_commas(parts: &[String], screen: Screen) -> String {
+    joined(parts, ",", screen)
+}
+
+/// Parts with something between them, a new line where the next one doesn't fit.
+fn joined(parts: &[String], between: &str, screen: Screen) -> String {
     let mut text = String::new();
     let mut width = 0;
     for part in parts {
         let length = part.chars().count();
         if width > 0 {
-            let fits = width + 2 + length < usize::from(screen.width);
-            text.push_str(if fits { ", " } else { ",\n" });
-            width = if fits { width + 2 } else { 0 };
+            let fits = width + 2 * between.len() + length < usize::from(screen.width);
+            text.push_str(between);
+            text.push(if fits { ' ' } else { '\n' });
+            width = if fits { width + between.len() + 1 } else { 0 };
         }
         text.push_str(part);
         width += length;
     }
     text
-}
-
-fn schedule(plan: &Plan) -> &'static str {
-    match plan.schedule {
-        crate::plan::ScheduleKind::OneForwardOneBackward => "1F1B",
-        crate::plan::ScheduleKind::GPipe => "GPipe",
-    }
 }
 
 pub(super) fn depths(plan: &Plan) -> String {
@@ -171,9 +186,10 @@ fn ranges(indices: &[u32]) -> String {
     ranges.iter().map(write).collect::<Vec<_>>().join(",")
 }
 
-fn layers(stage: &Stage) -> String {
-    let last = stage.first_layer + stage.num_layers.max(1) - 1;
-    format!("{}-{last} ({})", stage.first_layer, stage.num_layers)
+pub(super) fn layers(stage: &Stage) -> String {
+    let range =
+        |range: LayerRange| format!("{}-{}", range.first_layer, range.first_layer + range.num_layers.max(1) - 1);
+    format!("{} ({})", stage.chunks().map(range).collect::<Vec<_>>().join(","), stage.layer_count())
 }
 
 pub(super) fn memory(footprint: &StageFootprint) -> String {
@@ -203,6 +219,8 @@ mod tests {
                           1      a100-80-0  A100-80   2-3   13-23 (11)   8.8/85.9 GB
         1              6  0      v100-32-0  V100-32   0-1   0-23 (24)   15.3/34.4 GB
         ─────────────────────────────────────────────────────────────────────────────
+        fullest GPU, replica 1 stage 0: weights 1.3 + gradients 1.3 + optimizer 7.9 +
+        activations 2.4 + transients 0.3 + reserve 2.0 GB
         ");
     }
 

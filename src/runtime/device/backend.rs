@@ -114,8 +114,9 @@ impl DeviceBackend {
 fn compute(stage: &mut dyn Compute, op: Op, ballot: &mut dyn Ballot, clock: &Clock) -> Result<SimTime, DeviceError> {
     let begun = clock.now();
     match op {
-        Op::Forward { micro_batch } => stage.forward(micro_batch)?,
-        Op::Backward { micro_batch, part } => stage.backward(micro_batch, part)?,
+        // Jobs of several chunks, and of backward passes in two, are refused beforehand.
+        Op::Forward { micro_batch, .. } => stage.forward(micro_batch)?,
+        Op::Backward { micro_batch, part, .. } => stage.backward(micro_batch, part)?,
         Op::OptimizerStep => {
             let commit = ballot.vote(stage.squared_gradient_norm(), stage.loss())?;
             let begun = clock.now();

@@ -4,6 +4,7 @@ use super::devices::check_devices;
 use super::messages::Job;
 use super::{DataSet, DeviceError, EmulatedRank};
 use crate::model::{Architecture, ModelSpec};
+use crate::plan::{Plan, ScheduleKind};
 use crate::units::format_bytes;
 
 /// Most processes that one machine is asked to run.
@@ -16,6 +17,7 @@ const MAX_EMULATED_BYTES: u64 = 4_000_000_000;
 /// Checks that this machine can run the job, as far as that can be said beforehand.
 pub fn check_job(job: &Job, data: &DataSet) -> Result<(), DeviceError> {
     let Job { plan, model, .. } = job;
+    check_schedule(plan)?;
     if job.conditions.is_emulated() {
         return check_emulated(job);
     }
@@ -30,6 +32,17 @@ pub fn check_job(job: &Job, data: &DataSet) -> Result<(), DeviceError> {
     check_ranks(job)?;
     data.check(model)?;
     check_devices(&job.device, plan)
+}
+
+/// Backward passes are computed whole, and a rank has one chunk of layers.
+fn check_schedule(plan: &Plan) -> Result<(), DeviceError> {
+    match plan.schedule {
+        ScheduleKind::OneForwardOneBackward | ScheduleKind::GPipe => Ok(()),
+        kind @ (ScheduleKind::Interleaved | ScheduleKind::ZeroBubbleH1) => Err(DeviceError::Unsupported {
+            what: format!("the schedule {}", kind.title()),
+            hint: "it is simulated only: plan with `--schedule 1f1b` or `--schedule gpipe`",
+        }),
+    }
 }
 
 /// Any plan of any model can be emulated whose state this machine can hold.

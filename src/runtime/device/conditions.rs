@@ -119,7 +119,8 @@ fn emulated_stage(
     let id = cluster.find(&stage.node).ok_or_else(|| EmulationError::UnknownNode(stage.node.clone()))?;
     let gpu = &cluster.node(id).gpu;
     let execution = plan.execution(stage);
-    let layers = (stage.first_layer..stage.first_layer + stage.num_layers).map(|layer| Block::Layer(LayerId(layer)));
+    let layers = stage.chunks().flat_map(|range| range.first_layer..range.first_layer + range.num_layers);
+    let layers = layers.map(|layer| Block::Layer(LayerId(layer)));
     let blocks = is_first.then_some(Block::Embedding).into_iter().chain(layers).chain(is_last.then_some(Block::Head));
     let priced = blocks.map(|block| -> Result<EmulatedBlock, CostError> {
         let price = cost.block_cost(block, gpu, &execution)?;

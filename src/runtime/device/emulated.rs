@@ -91,7 +91,7 @@ impl<S: Sleeper> Compute for Emulated<S> {
     fn backward(&mut self, micro_batch: MicroBatch, part: Part) -> Result<(), DeviceError> {
         let all = self.rank.blocks.len();
         let blocks = match part {
-            Part::Stage => 0..all,
+            Part::Chunk => 0..all,
             Part::Block(block) => {
                 let index = self.rank.blocks.iter().position(|held| held.block == block);
                 let index = index.expect("the block is of this stage");

@@ -209,7 +209,7 @@ impl<T: Tensors> Compute for Stage<T> {
     fn backward(&mut self, micro_batch: MicroBatch, part: Part) -> Result<(), DeviceError> {
         let last = self.blocks.len() - 1;
         let blocks: Vec<usize> = match part {
-            Part::Stage => (0..=last).rev().collect(),
+            Part::Chunk => (0..=last).rev().collect(),
             Part::Block(block) => {
                 vec![self.blocks.iter().position(|held| held.block == block).expect("the block is of this stage")]
             }

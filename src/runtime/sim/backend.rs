@@ -100,11 +100,12 @@ impl<'a> SimBackend<'a> {
 
     /// Starts what a rank computes.
     fn begin(&mut self, issued: Issued, op: Op) {
-        let price = &self.priced.ranks[issued.rank.index()];
         let time = match op {
-            Op::Forward { .. } => price.forward.total,
-            Op::Backward { part, .. } => self.priced.backward(issued.rank, part).total,
-            Op::OptimizerStep => price.optimizer,
+            Op::Forward { chunk, .. } => self.priced.forward(issued.rank, chunk).total,
+            Op::Backward { chunk, part, gradients, .. } => {
+                self.priced.backward(issued.rank, chunk, part, gradients).total
+            }
+            Op::OptimizerStep => self.priced.ranks[issued.rank.index()].optimizer,
             _ => unreachable!("{op} isn't computed"),
         };
         let time = self.draws.as_mut().map_or(time, |draws| draws.pass(issued.rank, time));

@@ -4,13 +4,13 @@ use super::SimError;
 use super::network::Network;
 use super::reduction::price_group;
 use super::topology::Topology;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Link};
 use crate::cost::communication::ring_all_gather_s;
 use crate::cost::{BlockCost, CostModel, PassCost};
-use crate::ids::Rank;
+use crate::ids::{ChunkId, Rank};
 use crate::model::Block;
-use crate::plan::{Plan, Stage};
-use crate::program::{Part, Program};
+use crate::plan::{Plan, Replica};
+use crate::program::{Gradients, Part, Program};
 use crate::units::SimTime;
 
 /// Time of one pass, by what it is spent on.
@@ -24,15 +24,31 @@ pub struct PassTime {
     pub tensor_parallel: SimTime,
 }
 
-/// What the instructions of one stage's ranks take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RankPrice {
-    /// Forward pass of the stage.
+/// Time of one backward pass, and of its half for the weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackwardTime {
+    /// All of it.
+    pub all: PassTime,
+    /// The gradients of the weights: neither recomputation nor collectives are in them.
+    pub weights: SimTime,
+}
+
+/// What the passes through one chunk take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkPrice {
+    /// Forward pass.
     pub forward: PassTime,
-    /// Backward pass of the stage.
-    pub backward: PassTime,
-    /// Backward pass of the embedding, one layer, and the head.
-    pub block_backward: [PassTime; 3],
+    /// Backward pass.
+    pub backward: BackwardTime,
+}
+
+/// What the instructions of one stage's ranks take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankPrice {
+    /// Passes of each chunk.
+    pub chunks: Vec<ChunkPrice>,
+    /// Backward pass of the embedding, one layer, and the head, where a pass is cut.
+    pub block_backward: [BackwardTime; 3],
     /// Optimizer step.
     pub optimizer: SimTime,
 }
@@ -83,15 +99,21 @@ impl PricedProgram {
         Ok(Self { ranks, channel_bytes, channel_routes, groups, network: topology.network })
     }
 
+    /// Time of a forward pass.
+    pub fn forward(&self, rank: Rank, chunk: ChunkId) -> PassTime {
+        self.ranks[rank.index()].chunks[chunk.index()].forward
+    }
+
     /// Time of a backward pass.
-    pub fn backward(&self, rank: Rank, part: Part) -> PassTime {
+    pub fn backward(&self, rank: Rank, chunk: ChunkId, part: Part, gradients: Gradients) -> PassTime {
         let price = &self.ranks[rank.index()];
-        match part {
-            Part::Stage => price.backward,
+        let time = match part {
+            Part::Chunk => price.chunks[chunk.index()].backward,
             Part::Block(Block::Embedding) => price.block_backward[0],
             Part::Block(Block::Layer(_)) => price.block_backward[1],
             Part::Block(Block::Head) => price.block_backward[2],
-        }
+        };
+        time.of(gradients)
     }
 }
 
@@ -105,10 +127,9 @@ fn rank_prices(
     for replica in &plan.replicas {
         for (p, stage) in replica.stages.iter().enumerate() {
             let node = cluster.node(topology.node(Rank::from(prices.len())));
-            let holds = Holds { embedding: p == 0, head: p + 1 == replica.stages.len() };
-            let mut price = stage_price(plan, stage, holds, &node.gpu, cost)?;
+            let mut price = stage_price(plan, replica, p, &node.gpu, cost)?;
             if cost.framework().partitioned_boundaries {
-                price.gather_boundaries(plan, stage, holds, &node.gpu, cost);
+                price.gather_boundaries(plan, replica, p, node.gpu.intra_node, cost);
             }
             prices.extend(std::iter::repeat_n(price, stage.gpus.len()));
         }
@@ -116,47 +137,40 @@ fn rank_prices(
     Ok(prices)
 }
 
-/// The blocks that a stage holds beside its layers.
-#[derive(Clone, Copy)]
-struct Holds {
-    embedding: bool,
-    head: bool,
-}
-
-/// The stage's passes are sums of its blocks' rounded times, so that a backward pass takes the same time whole and cut
-/// into blocks.
+/// The stage's passes are sums of its blocks' rounded times, so that a backward pass takes the same time whole, cut into
+/// blocks, and in two halves.
 fn stage_price(
     plan: &Plan,
-    stage: &Stage,
-    holds: Holds,
+    replica: &Replica,
+    place: usize,
     gpu: &crate::cluster::GpuSpec,
     cost: &CostModel,
 ) -> Result<RankPrice, SimError> {
+    let stage = &replica.stages[place];
     let execution = plan.execution(stage);
-    let price = |block| -> Result<[PassTime; 2], SimError> {
-        let BlockCost { forward, backward } = cost.block_cost(block, gpu, &execution)?;
-        Ok([pass_time(&forward), pass_time(&backward)])
+    let price = |block| -> Result<ChunkPrice, SimError> {
+        let costs = cost.block_cost(block, gpu, &execution)?;
+        let BlockCost { forward, backward } = costs;
+        let weights = SimTime::from_seconds(cost.weight_gradients_s(block, gpu, &execution, &costs));
+        Ok(ChunkPrice { forward: pass_time(&forward), backward: BackwardTime { all: pass_time(&backward), weights } })
     };
     let layer_block = Block::Layer(crate::ids::LayerId(stage.first_layer));
     let (embedding, layer, head) = (price(Block::Embedding)?, price(layer_block)?, price(Block::Head)?);
-    let sum = |pass: usize| {
-        let counted = [
-            (embedding[pass], u64::from(holds.embedding)),
-            (layer[pass], u64::from(stage.num_layers)),
-            (head[pass], u64::from(holds.head)),
-        ];
-        counted.into_iter().fold(PassTime::default(), |sum, (time, count)| sum.plus(time, count))
-    };
     let parameters = |block| cost.parameters_per_gpu(block, &execution);
-    let held = parameters(layer_block) * u64::from(stage.num_layers)
-        + parameters(Block::Embedding) * u64::from(holds.embedding)
-        + parameters(Block::Head) * u64::from(holds.head);
+    let mut held = parameters(layer_block) * u64::from(stage.layer_count());
+    let mut chunks = Vec::with_capacity(stage.chunk_count());
+    for (chunk, layers) in stage.chunks().enumerate() {
+        let [has_embedding, has_head] = replica.chunk_ends(place, ChunkId::from(chunk));
+        let ends = [(embedding, u64::from(has_embedding)), (head, u64::from(has_head))];
+        let counted = [ends[0], (layer, u64::from(layers.num_layers)), ends[1]];
+        chunks.push(counted.into_iter().fold(ChunkPrice::default(), |sum, (price, times)| sum.plus(price, times)));
+        held += parameters(Block::Embedding) * ends[0].1 + parameters(Block::Head) * ends[1].1;
+    }
     let shards = cost.framework().optimizer_shards(plan.replicas.len());
     let slower = cost.last_backward_factor(gpu, plan.precision);
     Ok(RankPrice {
-        forward: sum(0),
-        backward: sum(1),
-        block_backward: [embedding[1], layer[1], head[1]].map(|pass| pass.longer(slower)),
+        chunks,
+        block_backward: [embedding, layer, head].map(|price| price.backward.longer(slower)),
         optimizer: SimTime::from_seconds(cost.optimizer_step_s(gpu, held.div_ceil(shards), plan.precision)),
     })
 }
@@ -164,32 +178,65 @@ fn stage_price(
 impl RankPrice {
     /// Adds what it takes to put together an activation of which each rank has received its part, and a gradient. Under
     /// sequence parallelism nobody needs the whole.
-    fn gather_boundaries(
-        &mut self,
-        plan: &Plan,
-        stage: &Stage,
-        holds: Holds,
-        gpu: &crate::cluster::GpuSpec,
-        cost: &CostModel,
-    ) {
+    fn gather_boundaries(&mut self, plan: &Plan, replica: &Replica, place: usize, link: Link, cost: &CostModel) {
+        let stage = &replica.stages[place];
         let ranks = stage.tensor_parallel_size();
         if plan.sequence_parallel || ranks < 2 {
             return;
         }
         let bytes = cost.boundary_bytes(&plan.execution_at(1));
-        let gathering = SimTime::from_seconds(ring_all_gather_s(ranks, bytes, gpu.intra_node));
+        let gathering = SimTime::from_seconds(ring_all_gather_s(ranks, bytes, link));
         let gathering = PassTime { total: gathering, recompute: SimTime::ZERO, tensor_parallel: gathering };
-        if !holds.embedding {
-            self.forward = self.forward.plus(gathering, 1);
+        for (index, chunk) in self.chunks.iter_mut().enumerate() {
+            let [has_embedding, has_head] = replica.chunk_ends(place, ChunkId::from(index));
+            if !has_embedding {
+                chunk.forward = chunk.forward.plus(gathering, 1);
+            }
+            if !has_head {
+                chunk.backward.all = chunk.backward.all.plus(gathering, 1);
+            }
         }
-        if holds.head {
-            return;
+        let [_, has_head] = replica.chunk_ends(place, ChunkId::from(stage.chunk_count() - 1));
+        if !has_head {
+            // Where it is cut into blocks, each layer has its part of it.
+            let part = SimTime(gathering.total.0 / u64::from(stage.num_layers.max(1)));
+            let part = PassTime { total: part, tensor_parallel: part, ..gathering };
+            self.block_backward[1].all = self.block_backward[1].all.plus(part, 1);
         }
-        self.backward = self.backward.plus(gathering, 1);
-        // Where it is cut into blocks, each layer has its part of it.
-        let part = SimTime(gathering.total.0 / u64::from(stage.num_layers.max(1)));
-        let part = PassTime { total: part, tensor_parallel: part, ..gathering };
-        self.block_backward[1] = self.block_backward[1].plus(part, 1);
+    }
+}
+
+impl ChunkPrice {
+    fn plus(self, other: Self, times: u64) -> Self {
+        Self {
+            forward: self.forward.plus(other.forward, times),
+            backward: BackwardTime {
+                all: self.backward.all.plus(other.backward.all, times),
+                weights: self.backward.weights + other.backward.weights * times,
+            },
+        }
+    }
+
+    /// Forward and backward pass of one micro batch.
+    pub fn total(&self) -> SimTime {
+        self.forward.total + self.backward.all.total
+    }
+}
+
+impl BackwardTime {
+    /// Time of one half, or of both.
+    pub fn of(&self, gradients: Gradients) -> PassTime {
+        let weights = PassTime { total: self.weights, ..PassTime::default() };
+        match gradients {
+            Gradients::All => self.all,
+            Gradients::Inputs => PassTime { total: self.all.total.saturating_sub(self.weights), ..self.all },
+            Gradients::Weights => weights,
+        }
+    }
+
+    fn longer(self, factor: f64) -> Self {
+        let weights = PassTime { total: self.weights, ..PassTime::default() }.longer(factor).total;
+        Self { all: self.all.longer(factor), weights }
     }
 }
 

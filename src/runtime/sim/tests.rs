@@ -3,10 +3,11 @@
 mod degrees;
 mod flows;
 mod frameworks;
+mod schedules;
 mod variance;
 
 use super::network::{Network, Route};
-use super::{GroupPrice, PassTime, PricedProgram, RankPrice, SimBackend, simulate};
+use super::{BackwardTime, ChunkPrice, GroupPrice, PassTime, PricedProgram, RankPrice, SimBackend, simulate};
 use crate::ids::Rank;
 use crate::model::{Precision, Recompute};
 use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
@@ -26,6 +27,7 @@ fn plan(replicas: &[(usize, u32)], schedule: ScheduleKind, tensor_parallel_size:
             gpu_type: "A100-80".into(),
             first_layer: cut(p),
             num_layers: cut(p + 1) - cut(p),
+            later_chunks: Vec::new(),
         };
         (0..depth).map(stage).collect()
     };
@@ -47,6 +49,8 @@ fn plan(replicas: &[(usize, u32)], schedule: ScheduleKind, tensor_parallel_size:
 
 const FORWARD: SimTime = SimTime(1_000);
 const BACKWARD: SimTime = SimTime(2_000);
+/// Of the backward pass.
+const WEIGHTS: SimTime = SimTime(900);
 const STEP: SimTime = SimTime(500);
 
 /// Every stage takes the same time, whatever it holds; links are as fast and as late as told.
@@ -58,9 +62,17 @@ fn priced(program: &Program, bytes_per_s: f64, latency: SimTime) -> PricedProgra
         network.add_route(Route { links: vec![(link, 1.0)], latency })
     };
     let rank = |instructions: &[crate::program::Instruction]| {
+        let chunk_of = |op| match op {
+            Op::Forward { chunk, .. } => Some(chunk.0),
+            _ => None,
+        };
+        let chunks = instructions.iter().filter_map(|i| chunk_of(i.op)).max().map_or(1, |last| u64::from(last) + 1);
         let pieces = instructions.iter().filter(|i| matches!(i.op, Op::Backward { part: Part::Block(_), .. }));
-        let piece = pass(SimTime(BACKWARD.0 / (pieces.count() as u64).max(1)));
-        RankPrice { forward: pass(FORWARD), backward: pass(BACKWARD), block_backward: [piece; 3], optimizer: STEP }
+        let pieces = (pieces.count() as u64).max(1);
+        let backward =
+            |parts| BackwardTime { all: pass(SimTime(BACKWARD.0 / parts)), weights: SimTime(WEIGHTS.0 / parts) };
+        let chunk = ChunkPrice { forward: pass(SimTime(FORWARD.0 / chunks)), backward: backward(chunks) };
+        RankPrice { chunks: vec![chunk; chunks as usize], block_backward: [backward(pieces); 3], optimizer: STEP }
     };
     PricedProgram {
         ranks: program.ranks().iter().map(|r| rank(&r.instructions)).collect(),

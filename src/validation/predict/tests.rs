@@ -2,8 +2,9 @@ use super::*;
 use crate::cluster::NodeDefaults;
 use crate::cost::CostSettings;
 use crate::model::ModelSpec;
+use crate::plan::cluster_of_plan;
 use crate::profile::{LayerProfile, Measured, ProfileEntry, ProfileFile};
-use crate::training::{cluster_of_plan, host_cluster};
+use crate::training::host_cluster;
 use crate::validation::links::plan;
 use approx::assert_relative_eq;
 

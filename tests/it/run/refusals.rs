@@ -43,6 +43,8 @@ fn plans_that_it_cannot_run() {
         (with("tensor_parallel_size", 2.into()), "unknown field `tensor_parallel_size`"),
         (old, "replica 0 stage 0 has 1 GPUs, but `tensor_parallel_size` is 2\nhint: "),
         (with("precision", "bf16".into()), "a plan in bf16 can't be trained here\nhint: "),
+        (with("schedule", "zb-h1".into()), "the schedule ZB-H1 can't be trained here\nhint: it is simulated only"),
+        (with("schedule", "interleaved".into()), "the schedule interleaved 1F1B can't be trained here\nhint: "),
         (with("model", "gpt-tinny".into()), "unknown model `gpt-tinny`\nhint: did you mean `gpt-tiny`"),
         (with("global_batch_size", 3.into()), "2 micro batches of 1 samples don't make the global batch of 3"),
         (plan("1f1b", "none", &[(2, &[3])]), "replica 0 holds 3 layers, the model has 4"),

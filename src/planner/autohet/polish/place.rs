@@ -57,6 +57,7 @@ impl World<'_> {
                 gpu_type: node.gpu.name.clone(),
                 first_layer,
                 num_layers,
+                later_chunks: Vec::new(),
             });
             first_layer += num_layers;
         }

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, GpuSpec, Link, Node};
 use crate::cost::CostModel;
 use crate::ids::LayerId;
 use crate::model::{Block, Execution, Recompute};
-use crate::plan::{Plan, PlanRequest, ScheduleKind};
+use crate::plan::{Plan, PlanRequest};
 use crate::planner::room::{Ends, Room};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,8 +73,7 @@ impl StageCosts {
 
     /// Most layers of a stage at this place, with as many micro batches in flight as there may be.
     pub(super) fn most_layers(&self, place: usize, depth: usize) -> u32 {
-        let in_flight = ScheduleKind::OneForwardOneBackward.in_flight(place, depth, u32::MAX);
-        self.room.max_layers(Ends::at(place, depth), in_flight)
+        self.room.max_layers(Ends::at(place, depth), (depth - place) as u32)
     }
 }
 
@@ -139,7 +138,7 @@ impl<'a> World<'a> {
         for replica in &plan.replicas {
             let stage = |stage: &crate::plan::Stage| {
                 let kind = *kind_of.get(stage.node.as_str())?;
-                Some(StageKind { kind, degree: stage.gpus.len() as u32, layers: stage.num_layers })
+                Some(StageKind { kind, degree: stage.gpus.len() as u32, layers: stage.layer_count() })
             };
             let stages = replica.stages.iter().map(stage).collect::<Option<Vec<_>>>()?;
             match groups.iter_mut().find(|group| group.stages == stages) {

@@ -41,7 +41,7 @@ fn iteration(mailbox: &Mailbox, stage: &mut dyn Compute, micro_batches: u32) {
     for micro_batch in (0..micro_batches).map(MicroBatch) {
         mailbox.received().put(Direction::Downstream, micro_batch, vec![0.0; 3]);
         stage.forward(micro_batch).unwrap();
-        stage.backward(micro_batch, Part::Stage).unwrap();
+        stage.backward(micro_batch, Part::Chunk).unwrap();
         assert_eq!(mailbox.to_send().take(Direction::Upstream, micro_batch), [0.0; 3]);
     }
     stage.optimizer_step(Update { gradient_scale: 1.0 }).unwrap();

@@ -165,6 +165,7 @@ fn job(model: &ModelSpec, setting: Setting, replicas: Replicas<'_>) -> Job {
                 gpu_type: "T4".to_owned(),
                 first_layer: first_layer - num_layers,
                 num_layers,
+                later_chunks: Vec::new(),
             }
         };
         let stages = layers.iter().map(&mut stage).collect();

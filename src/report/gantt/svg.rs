@@ -1,0 +1,105 @@
+//! An SVG in the making: rectangles, lines and text.
+
+use std::fmt::Write as _;
+
+/// Which part of a text stands at its point.
+#[derive(Clone, Copy)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// The text of the figure. Writing into a string can't fail.
+pub(super) struct Svg {
+    text: String,
+}
+
+const NEVER: &str = "writing to a string doesn't fail";
+/// Tenths of a pixel: enough for any screen, and short.
+type Point = (f64, f64);
+
+impl Svg {
+    /// A white figure.
+    pub(super) fn new(width: f64, height: f64) -> Self {
+        let text = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+             font-family=\"sans-serif\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n"
+        );
+        Self { text }
+    }
+
+    pub(super) fn rectangle(&mut self, (x, y): Point, (width, height): Point, fill: &str) {
+        writeln!(
+            self.text,
+            r#"<rect x="{x:.1}" y="{y:.1}" width="{:.1}" height="{height:.1}" fill="{fill}"/>"#,
+            width.max(0.1)
+        )
+        .expect(NEVER);
+    }
+
+    /// A rectangle with a thin white edge, so that neighbours of one colour can be told apart.
+    pub(super) fn outlined(&mut self, (x, y): Point, (width, height): Point, fill: &str) {
+        let edge = if width >= 3.0 { r##" stroke="#fff" stroke-width="0.8""## } else { "" };
+        let width = width.max(0.1);
+        writeln!(
+            self.text,
+            r#"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" fill="{fill}"{edge}/>"#
+        )
+        .expect(NEVER);
+    }
+
+    /// The place of a row: white, with an edge.
+    pub(super) fn frame(&mut self, (x, y): Point, (width, height): Point) {
+        writeln!(
+            self.text,
+            r##"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" fill="#fff" stroke="#bbb" stroke-width="0.6"/>"##
+        )
+        .expect(NEVER);
+    }
+
+    pub(super) fn line(&mut self, from: Point, to: Point, colour: &str) {
+        let ((x1, y1), (x2, y2)) = (from, to);
+        writeln!(self.text, r#"<line x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}" stroke="{colour}"/>"#)
+            .expect(NEVER);
+    }
+
+    pub(super) fn text(&mut self, at: Point, anchor: Anchor, colour: &str, size: u32, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => r#" text-anchor="middle""#,
+            Anchor::End => r#" text-anchor="end""#,
+        };
+        self.styled(at, anchor, colour, size, text);
+    }
+
+    pub(super) fn bold(&mut self, at: Point, colour: &str, size: u32, text: &str) {
+        self.styled(at, r#" font-weight="bold""#, colour, size, text);
+    }
+
+    fn styled(&mut self, (x, y): Point, style: &str, colour: &str, size: u32, text: &str) {
+        let text = escaped(text);
+        writeln!(self.text, r#"<text x="{x:.1}" y="{y:.1}" font-size="{size}" fill="{colour}"{style}>{text}</text>"#)
+            .expect(NEVER);
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        self.text.push_str("</svg>\n");
+        self.text
+    }
+}
+
+/// Names come from files: what XML would take for its own is written otherwise, and what it forbids is left out.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            control if control.is_control() => {}
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
