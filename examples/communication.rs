@@ -4,7 +4,7 @@
 //!
 //! The table has columns `source`, `hardware`, `op`, `ranks`, `size_mb` and `time_ms`; rows without a size or a time are left
 //! out. Two predictions are put beside each time: a ring in step on the catalog's link of the GPU that was measured, and what
-//! NCCL would choose there. Nothing is fitted here. What is measured but not said by the link is the number of NVLinks
+//! NCCL would choose there. Nothing is fitted here. What is measured but not said by the link is the number of NVLink lanes
 //! between the GPUs of a group: a V100 has six, four of which go to the other three GPUs of its half of the node, so that
 //! groups of two and four have fewer of them than eight; rows of these have their share of the link (two, four and six of
 //! six).
