@@ -64,13 +64,17 @@ pub enum TrainingError {
         /// For what.
         during: &'static str,
     },
-    /// The loss became infinite or not a number.
-    #[error("the loss of step {step} is `{loss}`\nhint: lower the learning rate")]
+    /// The loss, or the gradient, became infinite or not a number.
+    #[error(
+        "training has diverged: the {what} of step {step} is `{value}`\nhint: lower the learning rate, or let it rise over some steps with `--warmup-steps`"
+    )]
     Diverged {
         /// Step, from one.
         step: u64,
-        /// The loss.
-        loss: f64,
+        /// Loss or gradient norm.
+        what: &'static str,
+        /// What it is.
+        value: f64,
     },
     /// Whoever is told of each step couldn't take it.
     #[error("{0}")]
