@@ -17,6 +17,7 @@ mod parts;
 mod processes;
 mod progress;
 mod schedule;
+mod settings;
 mod workers;
 mod world;
 

@@ -3,6 +3,7 @@
 use crate::plan::PlanError;
 use crate::runtime::device::messages::WorkerId;
 use crate::runtime::device::{DeviceError, EmulationError, StoreError, TransportError};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Why training can't start, or go on.
@@ -29,6 +30,30 @@ pub enum TrainingError {
     /// A checkpoint can't be read or committed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Checkpoints can't be kept where they were to be.
+    #[error("cannot keep checkpoints in `{}`: {source}\nhint: choose a `--checkpoint-dir` that is yours to write", folder.display())]
+    CheckpointFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Two runs would write over each other's checkpoints.
+    #[error("another run keeps its checkpoints in `{}`\nhint: wait for its end, or choose another `--checkpoint-dir`", folder.display())]
+    CheckpointFolderTaken {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The coordinator can't listen where it was told to.
+    #[error(
+        "cannot listen on `{address}`: {source}\nhint: give `--listen` the address of an interface of this machine, and a port that is free"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: TransportError,
+    },
     /// What is left of a lost node's disk can't be cleared.
     #[error("cannot clear `{}`: {source}\nhint: delete it, or choose another `--checkpoint-dir`", folder.display())]
     Disk {
@@ -94,6 +119,9 @@ impl TrainingError {
                     | DeviceError::TooLittleData { .. }
                     | DeviceError::Vocabulary { .. }
             ) | Self::Store(StoreError::OtherRun { .. })
+                | Self::CheckpointFolder { .. }
+                | Self::CheckpointFolderTaken { .. }
+                | Self::Listen { .. }
         )
     }
 }

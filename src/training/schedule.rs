@@ -87,6 +87,11 @@ impl Schedule {
         self.stop_point(node).is_some_and(|at| at.phase == StopPhase::Checkpoint && at.step <= step)
     }
 
+    /// The nodes that are still to be killed at a moment of training, once for each kill.
+    pub(super) fn nodes_to_kill(&self) -> Vec<String> {
+        self.kills.iter().map(|kill| kill.node.clone()).collect()
+    }
+
     /// A node was killed: its next kill was this one.
     pub(super) fn forget_kill(&mut self, node: &str) {
         if let Some(place) = self.kills.iter().position(|kill| kill.node == node) {

@@ -56,7 +56,9 @@ impl Results {
     /// Writes the folder, if one was asked for and there is something to write, and says where it is. `outcome` says how
     /// the run ended.
     pub(super) fn write(&self, job: &Job, outcome: &str) -> anyhow::Result<Option<PathBuf>> {
-        let Some(out) = self.out.as_deref().filter(|_| !self.records.is_empty()) else { return Ok(None) };
+        let is_something = |record: &Record| !matches!(record.what, What::NothingLeft { .. });
+        let has_something = self.records.iter().any(is_something);
+        let Some(out) = self.out.as_deref().filter(|_| has_something) else { return Ok(None) };
         let folder = ResultsFolder::create(out)?;
         folder.write("metrics.csv", self.metrics_csv()?)?;
         folder.write("events.jsonl", self.events_jsonl()?)?;

@@ -52,6 +52,14 @@ impl DataSet {
         }
     }
 
+    /// What tells it from others, for people.
+    pub fn fingerprint(&self) -> String {
+        match self {
+            Self::Synthetic => "synthetic".to_owned(),
+            Self::Corpus(corpus) => corpus.fingerprint(),
+        }
+    }
+
     /// Bytes that each process holds of it.
     pub fn held_bytes(&self) -> u64 {
         match self {
