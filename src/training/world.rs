@@ -131,12 +131,13 @@ impl<'a> World<'a> {
         let mut heard_last = Instant::now();
         while !matches!(self.doing, Doing::Done) && !self.schedule.has_ended(self.clock.now()) {
             let heard = self.workers.next(self.deadline(heard_last));
-            if heard.is_some() {
+            if heard.as_ref().is_some_and(|heard| !matches!(heard, Heard::TurnedAway(_))) {
                 heard_last = Instant::now();
             }
             match heard {
                 Some(Heard::Joined(worker)) => self.joined(worker, observe)?,
                 Some(Heard::Said(worker, message)) => self.said(worker, message, observe)?,
+                Some(Heard::TurnedAway(message)) => tell(observe, &Progress::TurnedAway { message: &message })?,
                 Some(Heard::Gone(worker)) => self.gone(worker, observe)?,
                 None => self.nothing_heard(heard_last, observe)?,
             }

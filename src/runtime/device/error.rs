@@ -4,6 +4,7 @@ use super::messages::ShardOrigin;
 use super::{StoreError, TransportError};
 use crate::model::Block;
 use crate::plan::PlanViolation;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Why training can't start, or ended early.
@@ -93,10 +94,20 @@ pub enum DeviceError {
         from: String,
     },
     /// The environment that a worker's process needs.
-    #[error("`{variable}` isn't set or can't be used\nhint: workers are started by `autohet-run --plan`, not by hand")]
+    #[error(
+        "`{variable}` isn't set or can't be used\nhint: a worker that you start yourself takes `--coordinator`, `--node` and `--secret-file`"
+    )]
     Environment {
         /// The variable.
         variable: &'static str,
+    },
+    /// The coordinator has no place for this worker.
+    #[error(
+        "the coordinator at `{coordinator}` hasn't let this worker in\nhint: it says why; the secret has to be its own, and `--node` and `--gpu` a device of its `--hosts` that no other worker plays"
+    )]
+    NotLetIn {
+        /// Where it listens.
+        coordinator: SocketAddr,
     },
     /// A thread of this process panicked.
     #[error("the {thread} thread of this process panicked")]
