@@ -158,7 +158,8 @@ impl<'a> World<'a> {
             now + Duration::from_nanos(left.0)
         });
         let suspicion = self.suspicion.as_ref().map(|suspicion| suspicion.until);
-        [due, suspicion, Some(heard_last + SILENCE)].into_iter().flatten().min().unwrap_or(now)
+        let attention = self.schedule.attention().map(|time| now + time);
+        [due, suspicion, attention, Some(heard_last + SILENCE)].into_iter().flatten().min().unwrap_or(now)
     }
 
     fn nothing_heard(&mut self, heard_last: Instant, observe: &mut Observe<'_>) -> Result<(), TrainingError> {
