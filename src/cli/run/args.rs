@@ -264,10 +264,8 @@ pub(super) enum RunCommand {
     /// One device of a run, on another host than the coordinator
     #[command(after_help = WORKER_EXAMPLES)]
     Worker(WorkerArgs),
-    /// Measures layers, optimizer and links of this machine, for `--profile`
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(ProfileArgs),
-    /// Predicts an iteration with the simulator, runs the plan, and compares
     Check(Box<CheckArgs>),
 }
 
@@ -289,7 +287,9 @@ Examples:
   autohet-run --plan plan.json --hosts hosts.txt --listen 10.0.0.1:7070 --secret-file secret
   autohet-run worker --coordinator 10.0.0.1:7070 --node t4-1 --gpu 0 --secret-file secret";
 
-/// Measures layer times with the ranks that train: a model cut to two layers, for each tensor-parallel degree and
+/// Measures layers, optimizer and links of this machine, for `--profile`.
+///
+/// It does so with the ranks that train: a model cut to two layers, for each tensor-parallel degree and
 /// micro-batch size. The bar is on stderr.
 #[derive(Debug, Args)]
 pub(super) struct ProfileArgs {
@@ -322,7 +322,9 @@ pub(super) struct ProfileArgs {
     pub(super) out: Option<PathBuf>,
 }
 
-/// Puts the simulator's prediction of a plan beside a run of it: iteration time, busy time of each rank, bubble, exposed
+/// Predicts an iteration with the simulator, runs the plan, and compares.
+///
+/// What is compared: iteration time, busy time of each rank, bubble, exposed
 /// communication, bytes sent, memory. Ends with 1 where the iteration or a rank's busy time is off by more than the
 /// tolerance.
 ///
