@@ -265,9 +265,9 @@ mod tests {
             folder.commit().unwrap();
             let path = target.join(stranger);
             if is_folder {
-                fs::create_dir(&path).unwrap()
+                fs::create_dir(&path).unwrap();
             } else {
-                fs::write(&path, "mine").unwrap()
+                fs::write(&path, "mine").unwrap();
             }
             let message = ResultsFolder::check(&target).unwrap_err().to_string();
             assert!(message.contains(stranger) && message.contains("\nhint: "), "{message}");

@@ -1,5 +1,7 @@
 //! Arguments of `autohet-run`.
 
+mod examples;
+
 use super::settings::RecoverFrom;
 use crate::cli::args::{Format, ReadingArgs};
 use crate::model::Precision;
@@ -8,22 +10,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-const EXAMPLES: &str = "\
-Without a plan it plans for the devices that it finds: on the CPU each core is one. A plan runs as it is: this program takes
-replicas, stages, layers, micro batches and schedule from it, and starts one process per GPU of its nodes on this machine,
-whatever types the plan names.
-
-Examples:
-  autohet-run --model gpt-tiny --global-batch-size 8 --steps 20
-  autohet-run --model gpt-tiny --ranks 2 --data corpus.txt --steps 200 --out results/tiny
-  autohet-run --model gpt-17m --data tokens.bin --warmup-steps 20 --decay-steps 500 --steps 500 --checkpoint-dir ckpt
-
-  autohet-sim plan --cluster 1x1xL4+1x1xT4 --model gpt-tiny --global-batch-size 8 --precision fp32 --out plan.json
-  autohet-run --plan plan.json --steps 50 --format json
-  autohet-run --plan plan.json --backend cuda --device-map 0,0 --data tokens.bin --data-format u16
-
-  autohet-run --model gpt-tiny --global-batch-size 8 --inject spot.csv --trace-speed 60 --steps 500";
-
 /// Trains a model on this machine, one process per rank.
 ///
 /// Prints after each step the loss before it (mean over the tokens of the global batch, in nats), the norm of the gradient
@@ -31,7 +17,7 @@ Examples:
 /// where the devices' peak is known), the memory of the largest process, and the measured and the predicted time of the
 /// iteration: from the start of the first instruction to the end of the last. All processes end with this one.
 #[derive(Debug, Parser)]
-#[command(name = "autohet-run", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(name = "autohet-run", version, after_help = examples::RUN, args_conflicts_with_subcommands = true)]
 pub struct RunArgs {
     #[command(subcommand)]
     pub(super) command: Option<RunCommand>,
@@ -262,30 +248,12 @@ pub(super) struct OutputArgs {
 #[derive(Debug, Subcommand)]
 pub(super) enum RunCommand {
     /// One device of a run, on another host than the coordinator
-    #[command(after_help = WORKER_EXAMPLES)]
+    #[command(after_help = examples::WORKER)]
     Worker(WorkerArgs),
-    #[command(after_help = PROFILE_EXAMPLES)]
+    #[command(after_help = examples::PROFILE)]
     Profile(ProfileArgs),
     Check(Box<CheckArgs>),
 }
-
-const CHECK_EXAMPLES: &str = "\
-Examples:
-  autohet-run check --plan plan.json
-  autohet-run check --model gpt-tiny --global-batch-size 32 --backend emulated --time-scale 20 --inject traces/spot-small.csv";
-
-const PROFILE_EXAMPLES: &str = "\
-Examples:
-  autohet-run profile --model gpt-tiny --out profile.json
-  autohet-run profile --model gpt-17m --tensor-parallel-sizes 1,2 --micro-batch-sizes 1,2,4,8 --concurrency 2";
-
-const WORKER_EXAMPLES: &str = "\
-The data and the folder of checkpoints go by the coordinator's paths: they have to be on a file system that all hosts share.
-
-Examples:
-  openssl rand -hex 32 > secret && chmod 600 secret
-  autohet-run --plan plan.json --hosts hosts.txt --listen 10.0.0.1:7070 --secret-file secret
-  autohet-run worker --coordinator 10.0.0.1:7070 --node t4-1 --gpu 0 --secret-file secret";
 
 /// Measures layers, optimizer and links of this machine, for `--profile`.
 ///
@@ -334,7 +302,12 @@ pub(super) struct ProfileArgs {
 /// With `--inject` a trace is replayed twice, by the simulator and on real processes until it ends, and what came of it is
 /// compared: goodput and the mean recovery time decide. On `cpu` each GPU of the trace is a core of this machine.
 #[derive(Debug, Args)]
-#[command(after_help = CHECK_EXAMPLES)]
+#[command(after_help = examples::CHECK)]
+#[command(mut_arg("plan", |arg| arg.help("Plan, as `autohet-sim plan --out` writes it; without a trace there has to be one")))]
+#[command(mut_arg("model", |arg| arg.help("Model preset, with a trace and no plan")))]
+#[command(mut_arg("global_batch_size", |arg| arg.help("Samples per optimizer step, with a trace and no plan [default: 8]")))]
+#[command(mut_arg("precision", |arg| arg.help("Number format, with a trace and no plan [default: fp32]")))]
+#[command(mut_arg("ranks", |arg| arg.hide(true)), mut_arg("plan_out", |arg| arg.hide(true)))]
 pub(super) struct CheckArgs {
     #[command(flatten)]
     pub(super) planning: PlanningArgs,

@@ -34,9 +34,11 @@ pub enum DeviceError {
     },
     /// A token that the model doesn't have.
     #[error(
-        "token {position} of the data, counted from 0, is `{token}`, the model's vocabulary has {vocab_size} tokens\nhint: give tokens of a vocabulary of this size, or name the format with `--data-format`"
+        "token {position} of {data}, counted from 0, is `{token}`, the model's vocabulary has {vocab_size} tokens\nhint: give tokens of a vocabulary of this size, or name the format with `--data-format`"
     )]
     Token {
+        /// The file, for people.
+        data: String,
         /// Where it stands, in tokens from the first.
         position: u64,
         /// The token.
@@ -46,9 +48,11 @@ pub enum DeviceError {
     },
     /// Data that yields no sample.
     #[error(
-        "the data has {found} tokens, a sample takes {needed}\nhint: give more data, or leave `--data` out for the synthetic set"
+        "{data} has {found} tokens, a sample takes {needed}\nhint: give more data, or leave `--data` out for the synthetic set"
     )]
     TooLittleData {
+        /// The file, for people.
+        data: String,
         /// Tokens of the data.
         found: usize,
         /// Tokens of one sample and the one that follows.

@@ -80,11 +80,11 @@ fn refuses(cases: &[(&[&str], &str)]) {
 #[test]
 fn data_and_optimizers_that_make_no_sense() {
     refuses(&[
-        (&["--plan", "plan.json", "--data", "short.txt"], "the data has 5 tokens, a sample takes 129\nhint: "),
+        (&["--plan", "plan.json", "--data", "short.txt"], "short.txt` has 5 tokens, a sample takes 129\nhint: "),
         (&["--plan", "plan.json", "--data", "nowhere.txt"], "`nowhere.txt` can't be read: "),
         (&["--plan", "plan.json", "--data", "latin.txt"], "`latin.txt` isn't UTF-8 text from byte 2 on\nhint: "),
         (&["--plan", "plan.json", "--data", "odd.bin"], "`odd.bin` has 3 bytes, which isn't a whole number of tokens"),
-        (&["--plan", "plan.json", "--data", "large.u16"], "token 200 of the data, counted from 0, is `256`, "),
+        (&["--plan", "plan.json", "--data", "large.u16"], "large.u16`, counted from 0, is `256`, "),
         (&["--plan", "plan.json", "--data-format", "u16"], "--data <FILE>"),
         (
             &["--plan", "plan.json", "--learning-rate", "-1"],

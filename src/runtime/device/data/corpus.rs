@@ -105,6 +105,11 @@ impl Corpus {
         self.format
     }
 
+    /// Where it is from, for people.
+    pub(super) fn name(&self) -> String {
+        self.file.as_ref().map_or_else(|| "the data".to_owned(), |file| format!("`{}`", file.path.display()))
+    }
+
     /// What tells it from others.
     pub(super) fn fingerprint(&self) -> String {
         let kind = match self.format {
