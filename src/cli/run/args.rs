@@ -1,6 +1,9 @@
 //! Arguments of `autohet-run`.
 
+mod check;
 mod examples;
+
+pub(super) use check::CheckArgs;
 
 use super::settings::RecoverFrom;
 use crate::cli::args::{Format, ReadingArgs};
@@ -287,70 +290,6 @@ pub(super) struct ProfileArgs {
     pub(super) steps: u32,
     /// File for the profile [default: stdout]
     #[arg(long, value_name = "FILE")]
-    pub(super) out: Option<PathBuf>,
-}
-
-/// Predicts an iteration with the simulator, runs the plan, and compares.
-///
-/// What is compared: iteration time, busy time of each rank, bubble, exposed
-/// communication, bytes sent, memory. Ends with 1 where the iteration or a rank's busy time is off by more than the
-/// tolerance.
-///
-/// On `cpu` the layers are profiled first, unless a profile is given; on `emulated` they take what the cost model or the
-/// profile says, and what is checked is the runtime.
-///
-/// With `--inject` a trace is replayed twice, by the simulator and on real processes until it ends, and what came of it is
-/// compared: goodput and the mean recovery time decide. On `cpu` each GPU of the trace is a core of this machine.
-#[derive(Debug, Args)]
-#[command(after_help = examples::CHECK)]
-#[command(mut_arg("plan", |arg| arg.help("Plan, as `autohet-sim plan --out` writes it; without a trace there has to be one")))]
-#[command(mut_arg("model", |arg| arg.help("Model preset, with a trace and no plan")))]
-#[command(mut_arg("global_batch_size", |arg| arg.help("Samples per optimizer step, with a trace and no plan [default: 8]")))]
-#[command(mut_arg("precision", |arg| arg.help("Number format, with a trace and no plan [default: fp32]")))]
-#[command(mut_arg("ranks", |arg| arg.hide(true)), mut_arg("plan_out", |arg| arg.hide(true)))]
-pub(super) struct CheckArgs {
-    #[command(flatten)]
-    pub(super) planning: PlanningArgs,
-    #[command(flatten)]
-    pub(super) devices: DeviceArgs,
-    #[command(flatten)]
-    pub(super) injection: CheckInjectionArgs,
-    #[command(flatten)]
-    pub(super) output: CheckOutputArgs,
-}
-
-/// A trace that is replayed in both worlds.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Nodes that come and go")]
-pub(super) struct CheckInjectionArgs {
-    #[command(flatten)]
-    pub(super) trace: InjectedTraceArgs,
-    /// Where the state of lost ranks is read from
-    #[arg(long, value_enum, default_value_t = RecoverFrom::All, requires = "inject")]
-    pub(super) recover_from: RecoverFrom,
-    /// Folder for checkpoints, new or empty [default: a temporary one]
-    #[arg(long, value_name = "FOLDER", requires = "inject")]
-    pub(super) checkpoint_dir: Option<PathBuf>,
-    /// Iterations from one checkpoint to the next
-    #[arg(long, value_name = "ITERATIONS", default_value_t = 50, requires = "inject", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) checkpoint_every: u64,
-}
-
-/// How much is measured, how it is judged, and what is told of it.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Output")]
-pub(super) struct CheckOutputArgs {
-    /// Steps measured, after two that aren't
-    #[arg(long, value_name = "COUNT", default_value_t = 10, conflicts_with = "inject", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) steps: u32,
-    /// Largest relative error that is accepted [default: 8%, with a trace 25%]
-    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
-    pub(super) tolerance: Option<String>,
-    /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(super) format: Format,
-    /// Folder for summary.json, table.txt and, without a trace, the predicted and the measured timeline
-    #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
 }
 

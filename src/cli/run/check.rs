@@ -86,8 +86,8 @@ fn check_trace(args: &CheckArgs, injection: Injection, tolerance: f64) -> anyhow
 
 /// One plan.
 fn check_plan(args: &CheckArgs, tolerance: f64) -> anyhow::Result<Verdict> {
-    let plan = read_plan(args.planning.plan.as_deref())?;
-    agree(&args.planning, &plan)?;
+    let plan = read_plan(args.plan.plan.as_deref())?;
+    agree(&args.plan.planning(), &plan)?;
     let steps = args.output.steps;
     let model = ModelSpec::preset(&plan.model)?;
     let devices = args.devices.resolve(&plan, &model, None)?;

@@ -100,10 +100,9 @@ pub(super) fn check_options(args: &CheckArgs) -> anyhow::Result<()> {
     let devices = &args.devices;
     let reason = match devices.backend {
         Backend::Cuda => Some("`--backend cuda`: GPUs can't be checked yet"),
-        Backend::Cpu if args.planning.plan.is_some() => Some("`--plan` on `--backend cpu`, where each GPU is a core"),
+        Backend::Cpu if args.plan.plan.is_some() => Some("`--plan` on `--backend cpu`, where each GPU is a core"),
         _ if devices.slowdown.is_some() => Some("`--slowdown`, which names ranks of one plan"),
         _ if devices.cluster.is_some() => Some("`--cluster`, as the nodes are those of the trace"),
-        _ if args.planning.plan_out.is_some() => Some("`--plan-out`"),
         _ => None,
     };
     reason.map_or(Ok(()), |reason| Err(anyhow!("`--inject` can't be checked with {reason}\nhint: leave it out")))
@@ -145,7 +144,8 @@ fn most_gpus(events: &[NodeEvent]) -> u32 {
 /// The run that both worlds are about. Where its checkpoints go is left open.
 fn training(args: &CheckArgs, injection: &Injection) -> anyhow::Result<Training> {
     let reading = &args.injection.trace.reading;
-    let asked = Asked { planning: &args.planning, devices: &args.devices, reading };
+    let planning = args.plan.planning();
+    let asked = Asked { planning: &planning, devices: &args.devices, reading };
     let Planned { mut plan, model, cluster, mut cost, mut choices, .. } = Planned::of(asked, Some(injection))?;
     if let (Backend::Cpu, Some(choices)) = (args.devices.backend, &mut choices) {
         cost = measured_cost(&cost, choices, injection)?;
