@@ -25,6 +25,9 @@ struct Record {
     time_ms: Option<f64>,
 }
 
+/// Bandwidth of a V100's memory, from its datasheet.
+const V100_HBM_BYTES_PER_S: f64 = 900e9;
+
 /// Errors of some rows.
 #[derive(Default)]
 struct Errors {
@@ -43,9 +46,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let shape = shape(&record)?;
         let bytes = size_mb * 1e6 * whole(&record, collective);
         let measured_s = time_ms * 1e-3;
+        let copied_s = if is_list(&record, collective) { 2.0 * bytes / V100_HBM_BYTES_PER_S } else { 0.0 };
         let errors = groups.entry((record.source, record.op, record.ranks, size_class(size_mb))).or_default();
-        errors.ring.push(shape.seconds(&shape.ring_in_step(collective, bytes)) / measured_s - 1.0);
-        errors.nccl.push(shape.seconds(&shape.nccl(collective, bytes)) / measured_s - 1.0);
+        let error = |cost| (shape.seconds(&cost) + copied_s) / measured_s - 1.0;
+        errors.ring.push(error(shape.ring_in_step(collective, bytes)));
+        errors.nccl.push(error(shape.nccl(collective, bytes)));
     }
     let text = table(&groups);
     print!("{text}");
@@ -70,6 +75,11 @@ fn collective(op: &str) -> Option<Collective> {
 fn whole(record: &Record, collective: Collective) -> f64 {
     let is_input = record.source.starts_with("Aceso") && collective == Collective::AllGather;
     if is_input { f64::from(record.ranks) } else { 1.0 }
+}
+
+/// Aceso measures the forms of PyTorch that take a list of tensors, which are copied into one buffer, or out of it.
+fn is_list(record: &Record, collective: Collective) -> bool {
+    record.source.starts_with("Aceso") && matches!(collective, Collective::AllGather | Collective::ReduceScatter)
 }
 
 fn shape(record: &Record) -> Result<GroupShape, Box<dyn Error>> {
