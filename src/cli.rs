@@ -1,5 +1,14 @@
 //! The command line: arguments resolved once into settings, commands that call the library, exit codes.
 
+/// Writes a line to stderr. Unlike the standard library's it doesn't panic where whoever read has gone, as in a pipe to
+/// `head`: nobody is left to be told, and the work goes on. It has that one's name so that all below have it.
+macro_rules! eprintln {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        drop(writeln!(std::io::stderr(), $($argument)*));
+    }};
+}
+
 mod args;
 mod files;
 mod iteration;

@@ -17,11 +17,12 @@ mod parts;
 mod processes;
 mod progress;
 mod schedule;
+mod settings;
 mod workers;
 mod world;
 
 pub use checkpoints::CheckpointPlan;
-pub use clusters::host_cluster;
+pub use clusters::{check_nodes, gpu_count, host_cluster};
 pub use elsewhere::Elsewhere;
 pub use error::TrainingError;
 pub use processes::{COORDINATOR_VARIABLE, WORKER_VARIABLE, WorkerCommand};
@@ -80,6 +81,7 @@ pub fn train(
     observe: &mut dyn FnMut(&Progress<'_>) -> Result<(), String>,
 ) -> Result<(), TrainingError> {
     check_job(&training.job, &training.data)?;
+    check_nodes(&training.job.plan, &training.cluster, &training.all_nodes())?;
     let Rules { policy, training: settings, checkpoint, reconfiguration } = training.rules();
     let nothing = Cluster::default();
     let request = PlanRequest {
@@ -108,13 +110,24 @@ pub struct Rules {
 }
 
 impl Training {
+    /// The nodes of the start, and those that come later.
+    fn all_nodes(&self) -> Cluster {
+        let mut all = self.cluster.clone();
+        for node in self.schedule.changes.iter().flat_map(|(_, change)| &change.joined) {
+            if all.find(&node.name).is_none() {
+                all.nodes.push(node.clone());
+            }
+        }
+        all
+    }
+
     /// The rules of this training.
     pub fn rules(&self) -> Rules {
         let plan = &self.job.plan;
         let most = plan.tensor_parallel_sizes().last().copied().unwrap_or(1);
         let planner: Box<dyn Planner> = match self.choices {
             Some(_) => Box::new(AutoHet { engine: Engine::Search }),
-            None => Box::new(GivenPlan::new(plan.clone(), self.cluster.clone())),
+            None => Box::new(GivenPlan::new(plan.clone(), self.all_nodes())),
         };
         let training = self.choices.clone().unwrap_or_else(|| TrainingSettings {
             global_batch_size: plan.global_batch_size,

@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// Most links that are followed one after the other, as many as Linux follows.
@@ -20,18 +20,56 @@ enum Target {
     Stdout,
 }
 
-/// Refuses two options that name one file, whose contents would overwrite each other.
+/// Refuses two options that name one place, or a place and one in it: what is written there would overwrite the other, or
+/// be deleted with it.
 pub(super) fn check_distinct(options: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
-    let mut named: Vec<(&str, PathBuf)> = Vec::new();
+    let mut named: Vec<(&str, &Path, PathBuf)> = Vec::new();
     for (option, path) in options.iter().filter_map(|(option, path)| Some((*option, (*path)?))) {
-        let place = follow(path).unwrap_or_else(|_| path.to_owned());
-        if let Some((other, _)) = named.iter().find(|(_, earlier)| *earlier == place) {
-            let path = path.display();
-            return Err(anyhow!("`{other}` and `{option}` both name `{path}`\nhint: give each a file of its own"));
+        let place = place_of(path);
+        for (other, earlier_path, earlier) in &named {
+            let (path, earlier_path) = (path.display(), earlier_path.display());
+            if place == *earlier {
+                return Err(anyhow!("`{other}` and `{option}` both name `{path}`\nhint: give each a place of its own"));
+            }
+            if place.starts_with(earlier) || earlier.starts_with(&place) {
+                return Err(anyhow!(
+                    "`{other}` is `{earlier_path}`, `{option}` is `{path}`: one lies in the other\nhint: give each a place of its own"
+                ));
+            }
         }
-        named.push((option, place));
+        named.push((option, path, place));
     }
     Ok(())
+}
+
+/// A path in one spelling, whether or not there is something, from the root.
+fn place_of(path: &Path) -> PathBuf {
+    let path = follow(path).unwrap_or_else(|_| path.to_owned());
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let found = path.ancestors().find_map(|there| Some((fs::canonicalize(there).ok()?, there)));
+    let Some((mut place, there)) = found else { return path };
+    for part in path.strip_prefix(there).unwrap_or(Path::new("")).components() {
+        match part {
+            // Of folders that aren't there, none is a link.
+            Component::ParentDir => drop(place.pop()),
+            part => place.push(part),
+        }
+    }
+    place
+}
+
+/// Refuses a file that couldn't be written, before the work is done whose outcome it is for. Nothing is made.
+#[cfg(feature = "burn-cpu")]
+pub(super) fn check_writable(path: &Path) -> anyhow::Result<()> {
+    let refused = |error: io::Error| failed(path, &error);
+    match Target::of(path).map_err(refused)? {
+        // A file without a name, where the system has such: who may make it may make another. Of the error only the kind is
+        // told, because the message names a file that nobody has asked for.
+        Target::Whole(target) => {
+            tempfile::tempfile_in(folder_of(&target)).map(drop).map_err(|error| refused(error.kind().into()))
+        }
+        Target::Stream(_) | Target::Stdout => Ok(()),
+    }
 }
 
 /// Writes files, all of them or none: each under a temporary name first. Links are followed; pipes and devices are
@@ -155,4 +193,34 @@ fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     }
     file.as_file_mut().write_all(bytes)?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_that_overlap_are_refused_however_they_are_spelled() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("there")).unwrap();
+        let place = |name: &str| root.path().join(name);
+        let refused = |one: &str, other: &str| {
+            let (one, other) = (place(one), place(other));
+            check_distinct(&[("--out", Some(&one)), ("--other", None), ("--plan-out", Some(&other))]).is_err()
+        };
+        assert!(refused("new", "new") && refused("new/", "there/../new"));
+        assert!(refused("new", "new/deep/file") && refused("new/deep/file", "new"));
+        assert!(refused("there", "there/file") && refused("new/deep/../folder/file", "new/folder"));
+        assert!(!refused("new", "newer") && !refused("there/one", "there/other"));
+    }
+
+    #[test]
+    fn files_that_could_not_be_written_are_refused_and_none_is_made() {
+        let root = tempfile::tempdir().unwrap();
+        check_writable(&root.path().join("file")).unwrap();
+        let message = check_writable(&root.path().join("none/file")).unwrap_err().to_string();
+        assert!(message.contains("none/file") && message.contains("\nhint: "), "{message}");
+        assert!(check_writable(root.path()).is_err());
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+    }
 }

@@ -78,6 +78,7 @@ impl Problem {
             footprints: StageFootprint::of_plan(&planned.plan, &self.cluster, &self.cost),
             seq_length: self.cost.model().seq_length,
             planning_s,
+            usd_per_hour: planned.plan.usd_per_hour(&self.cluster),
         }
     }
 }

@@ -20,7 +20,7 @@ pub use args::RunArgs;
 use super::{EXIT_INPUT, EXIT_VERDICT, Verdict, exit_code, files};
 use crate::runtime::device::messages::Job;
 use crate::runtime::device::{DataSet, DeviceError, DeviceKind, check_job};
-use crate::training::{Progress, Schedule, Training, TrainingError, WorkerCommand, train};
+use crate::training::{Progress, Schedule, Training, TrainingError, WorkerCommand, check_nodes, gpu_count, train};
 use crate::validation::ValidationError;
 use args::{Backend, RunCommand, WorkerArgs};
 use conditions::Devices;
@@ -55,57 +55,16 @@ fn happened_while_training(error: &anyhow::Error) -> bool {
 
 fn serve(args: &WorkerArgs) -> ExitCode {
     let Err(error) = hosts::serve(args) else { return ExitCode::SUCCESS };
+    let is_lost = matches!(error.downcast_ref(), Some(DeviceError::Environment { .. }));
     // Of a process that it has started, the coordinator says what went wrong.
-    if args.coordinator.is_some() {
+    if args.coordinator.is_some() || is_lost {
         eprintln!("error: {error}");
     }
-    ExitCode::from(if error.is::<DeviceError>() { EXIT_VERDICT } else { EXIT_INPUT })
+    ExitCode::from(if error.is::<DeviceError>() && !is_lost { EXIT_VERDICT } else { EXIT_INPUT })
 }
 
 fn coordinate(args: &RunArgs) -> anyhow::Result<()> {
-    let output = &args.output;
-    files::check_distinct(&[("--out", output.out.as_deref()), ("--plan-out", args.planning.plan_out.as_deref())])?;
-    args.injection.trace.check_idle(args.devices.backend == Backend::Cuda && args.planning.plan.is_none())?;
-    let injection = args.injection.trace.read(args.devices.node_defaults()?)?;
-    let asked = Asked { planning: &args.planning, devices: &args.devices, reading: &args.injection.trace.reading };
-    let planned = Planned::of(asked, injection.as_ref())?;
-    let devices = args.devices.resolve(&planned.plan, &planned.model, injection.as_ref().map(|trace| &trace.all))?;
-    let (job, data) = job(args, &planned, &devices)?;
-    check_job(&job, &data)?;
-    let elsewhere = args.hosts.resolve(&planned.cluster, injection.is_some())?;
-    if job.device == DeviceKind::Cpu && !job.conditions.is_emulated() {
-        planned.check_memory(data.held_bytes(), &elsewhere.nodes)?;
-    }
-    // A trace has its own nodes; others are those of which the options speak.
-    let cluster = devices.cluster.as_ref().filter(|_| injection.is_none()).unwrap_or(&planned.cluster).clone();
-    let all_nodes = injection.as_ref().map_or(&cluster, |injection| &injection.all);
-    args.injection.check(all_nodes, args.checkpoints.checkpoint_dir.is_some())?;
-    if let Some(path) = &args.planning.plan_out {
-        files::write_files(&[(path.as_path(), planned.plan.to_json().as_bytes())])?;
-    }
-    let session = Session::new(&job, output, planned.is_predictable.then_some(args.devices.time_scale))?;
-    for note in injection.iter().flat_map(|injection| &injection.notes) {
-        session.note(note);
-    }
-    session.note(&start_line(&job, &planned));
-    let training = Training {
-        elsewhere,
-        cluster,
-        cost: planned.cost,
-        conditions: Box::new(move |plan| devices.conditions_of(plan)),
-        schedule: Schedule {
-            changes: injection.map(|injection| injection.changes).unwrap_or_default(),
-            kills: args.injection.kill.clone(),
-            end: None,
-        },
-        choices: planned.choices,
-        checkpoints: args.checkpoints.resolve()?,
-        sources: args.injection.recover_from.into(),
-        max_restarts: args.injection.max_restarts,
-        command: worker_command()?,
-        data,
-        job,
-    };
+    let (training, session) = prepare(args)?;
     let session = Arc::new(Mutex::new(session));
     interrupt::end_on_signals(&session)?;
     let open = || session.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,6 +77,64 @@ fn coordinate(args: &RunArgs) -> anyhow::Result<()> {
         None => trained?,
     }
     written
+}
+
+/// From arguments to what is to be done and where it is told. What can't be done is refused here, before anything is.
+fn prepare(args: &RunArgs) -> anyhow::Result<(Training, Session)> {
+    let (output, plan_out) = (&args.output, args.planning.plan_out.as_deref());
+    let checkpoint_dir = args.checkpoints.checkpoint_dir.as_deref();
+    let places = [("--out", output.out.as_deref()), ("--plan-out", plan_out), ("--checkpoint-dir", checkpoint_dir)];
+    files::check_distinct(&places)?;
+    plan_out.map(files::check_writable).transpose()?;
+    let checkpoints = args.checkpoints.resolve()?;
+    args.injection.trace.check_idle(args.devices.backend == Backend::Cuda && args.planning.plan.is_none())?;
+    let injection = args.injection.trace.read(args.devices.node_defaults()?)?;
+    let asked = Asked { planning: &args.planning, devices: &args.devices, reading: &args.injection.trace.reading };
+    let planned = Planned::of(asked, injection.as_ref())?;
+    let devices = args.devices.resolve(&planned.plan, &planned.model, injection.as_ref().map(|trace| &trace.all))?;
+    let (job, data) = job(args, &planned, &devices)?;
+    check_job(&job, &data)?;
+    // A trace has its own nodes; others are those of which the options speak.
+    let cluster = devices.cluster.as_ref().filter(|_| injection.is_none()).unwrap_or(&planned.cluster).clone();
+    let all_nodes = injection.as_ref().map_or(&cluster, |injection| &injection.all);
+    check_nodes(&job.plan, &cluster, all_nodes)?;
+    let elsewhere = args.hosts.resolve(&planned.cluster, injection.is_some())?;
+    if job.device == DeviceKind::Cpu && !job.conditions.is_emulated() {
+        host::check_memory(&job.plan, &job.model, data.held_bytes(), &elsewhere.nodes)?;
+    }
+    args.injection.check(all_nodes, args.steps, checkpoints.is_some())?;
+    let session = Session::new(&job, output, slow_motion(args, &planned))?;
+    if let Some(path) = plan_out {
+        files::write_files(&[(path, planned.plan.to_json().as_bytes())])?;
+    }
+    injection.iter().flat_map(|injection| &injection.notes).for_each(|note| session.note(note));
+    session.note(&start_line(&job, &planned, gpu_count(&cluster)));
+    let training = Training {
+        elsewhere,
+        cluster,
+        cost: planned.cost,
+        conditions: Box::new(move |plan| devices.conditions_of(plan)),
+        schedule: Schedule {
+            changes: injection.map(|injection| injection.changes).unwrap_or_default(),
+            kills: args.injection.kill.clone(),
+            ..Schedule::default()
+        },
+        choices: planned.choices,
+        checkpoints,
+        sources: args.injection.recover_from.into(),
+        max_restarts: args.injection.max_restarts,
+        command: worker_command()?,
+        data,
+        job,
+    };
+    Ok((training, session))
+}
+
+/// How many times slower than predicted devices are made; nothing where predictions say nothing of them. Those of the
+/// simulator know of no rank that is slowed down by itself.
+fn slow_motion(args: &RunArgs, planned: &Planned) -> Option<f64> {
+    let is_predictable = planned.is_predictable && args.devices.slowdown.is_none();
+    is_predictable.then_some(args.devices.time_scale)
 }
 
 /// How the processes of workers are started: this program again.
@@ -143,10 +160,12 @@ fn job(args: &RunArgs, planned: &Planned, devices: &Devices) -> anyhow::Result<(
     Ok((job, data))
 }
 
-fn start_line(job: &Job, planned: &Planned) -> String {
+/// One process plays each GPU of the nodes, whether or not the plan makes it a rank.
+fn start_line(job: &Job, planned: &Planned, processes: u64) -> String {
     let ranks = job.plan.world_size();
-    let processes = if ranks == 1 { "process" } else { "processes" };
+    let idle = if ranks as u64 == processes { String::new() } else { format!(", of which {ranks} train") };
+    let plural = if processes == 1 { "" } else { "es" };
     let emulated = if job.conditions.is_emulated() { ", emulated devices" } else { "" };
-    let line = format!("{} on {ranks} {processes}{emulated}", job.model.name);
+    let line = format!("{} on {processes} process{plural}{idle}{emulated}", job.model.name);
     planned.summary.as_ref().map_or_else(|| line.clone(), |summary| format!("{line}, {summary}"))
 }

@@ -104,7 +104,7 @@ mod tests {
     #[case::negative("-1x8xT4", "cluster `-1x8xT4`: expected a number")]
     #[case::nan("NaNx8xT4", "cluster `NaNx8xT4`: expected a number")]
     #[case::no_type("2x8x", "cluster `2x8x`: no GPU type")]
-    #[case::trailing_plus("8xT4+", "cluster ``: expected a number")]
+    #[case::trailing_plus("8xT4+", "cluster `8xT4+`: nothing stands beside")]
     #[case::unknown("8xA100-60", "unknown GPU type `A100-60`")]
     #[case::absurd("100000x8xT4", "the cluster has 800000 GPUs, at most 24576")]
     #[case::wraps("4294967295x4294967295xT4+4294967295x4294967295xT4", "the cluster has 18446744073709551615 GPUs")]

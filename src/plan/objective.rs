@@ -40,6 +40,16 @@ pub struct PricedPlan {
     pub nodes: usize,
 }
 
+impl Plan {
+    /// Dollars an hour of the nodes that it uses, each whole; `None` where one has no price.
+    pub fn usd_per_hour(&self, cluster: &Cluster) -> Option<f64> {
+        let used: BTreeSet<&str> = self.stages().map(|(_, stage)| stage.node.as_str()).collect();
+        let prices = cluster.nodes.iter().filter(|node| used.contains(node.name.as_str()));
+        let prices = prices.map(|node| node.price_usd_per_hour);
+        prices.clone().all(|price| price > 0.0).then(|| prices.sum())
+    }
+}
+
 impl PricedPlan {
     /// The price of a judged plan for this cluster, of samples of so many tokens.
     pub fn new(judged: &JudgedPlan, cluster: &Cluster, seq_length: u32) -> Self {

@@ -13,16 +13,18 @@ pub enum ReportError {
         /// What was given.
         path: PathBuf,
     },
-    /// The target is there, and isn't a results folder.
+    /// The target is there, and has something that no results folder has.
     #[error(
-        "`{path}` is there already and isn't a results folder: it has neither `summary.json` nor `resolved.toml`\nhint: name another folder with `--out`, or move this one away"
+        "`{path}` is there already and isn't a results folder: {why}\nhint: name another folder with `--out`, or move this one away"
     )]
     NotOurs {
         /// The target.
         path: PathBuf,
+        /// What it has that isn't ours.
+        why: String,
     },
-    /// A file of a results folder must lie in it.
-    #[error("`{name}` isn't a plain file name")]
+    /// No results folder has such a file: it would be taken for somebody else's later.
+    #[error("`{name}` isn't a file of a results folder")]
     FileName {
         /// The name.
         name: String,

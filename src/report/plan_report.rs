@@ -44,6 +44,8 @@ pub struct PlanReport<'a> {
     pub seq_length: u32,
     /// Wall-clock time that planning took.
     pub planning_s: f64,
+    /// Dollars an hour of the nodes that the plan uses; `None` where one has no price.
+    pub usd_per_hour: Option<f64>,
 }
 
 impl PlanReport<'_> {
@@ -51,6 +53,11 @@ impl PlanReport<'_> {
     pub fn tokens_per_s(&self) -> Option<f64> {
         let tokens = f64::from(self.planned.plan.global_batch_size) * f64::from(self.seq_length);
         ratio(tokens, self.planned.predicted_iteration_s)
+    }
+
+    /// Dollars of a million tokens, where prices are known.
+    pub fn usd_per_million_tokens(&self) -> Option<f64> {
+        ratio(self.usd_per_hour? / 3600.0 * 1e6, self.tokens_per_s()?)
     }
 
     /// The fullest GPU of the plan: the stage whose peak is the largest share of its capacity.
@@ -69,8 +76,8 @@ pub struct ComparedPlanner<'a> {
     pub result: Result<PlanReport<'a>, String>,
 }
 
-/// A plan as JSON: the keys of the plan file, and beside them `predicted_iteration_s`, `lower_bound_s`, `gap`, `planning_s`
-/// and `tokens_per_s`; in `replicas[].stages[]` also `peak_memory_bytes` and `memory_capacity_bytes` of one GPU, and
+/// A plan as JSON: the keys of the plan file, and beside them `predicted_iteration_s`, `lower_bound_s`, `gap`, `planning_s`,
+/// `tokens_per_s`, `usd_per_hour` and `usd_per_million_tokens`; in `replicas[].stages[]` also `peak_memory_bytes` and `memory_capacity_bytes` of one GPU, and
 /// `peak_memory`, which says what the peak consists of.
 ///
 /// A plan file is strict about its keys; to use the plan again, write [`Plan`] itself.
@@ -92,6 +99,8 @@ pub fn plan_json(report: &PlanReport<'_>) -> Value {
         "gap": planned.gap,
         "planning_s": report.planning_s,
         "tokens_per_s": report.tokens_per_s(),
+        "usd_per_hour": report.usd_per_hour,
+        "usd_per_million_tokens": report.usd_per_million_tokens(),
     });
     object.extend(known.as_object().cloned().unwrap_or_default());
     // The long part comes last, so that the figures are seen first.
@@ -129,7 +138,7 @@ pub(super) mod tests {
     pub(in crate::report) fn report(planned: &PlannedIteration) -> PlanReport<'_> {
         let (cluster, cost) = world();
         let footprints = StageFootprint::of_plan(&planned.plan, &cluster, &cost);
-        PlanReport { planned, footprints, seq_length: 2048, planning_s: 0.125 }
+        PlanReport { planned, footprints, seq_length: 2048, planning_s: 0.125, usd_per_hour: None }
     }
 
     #[test]

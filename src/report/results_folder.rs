@@ -5,8 +5,27 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What marks a folder as one of ours, which may be replaced.
-const MARKS: [&str; 2] = ["summary.json", "resolved.toml"];
+/// The files that each command writes into its folder; the first two are always among them. A folder that has these two, and
+/// nothing that isn't in the list, is one of ours: deleting it loses what can be made again, and nothing else.
+const KINDS: [&[&str]; 4] = [
+    // `autohet-sim`
+    &[
+        "summary.json",
+        "ledger.csv",
+        "resolved.toml",
+        "timeline.csv",
+        "recoveries.csv",
+        "plans.jsonl",
+        "throughput.svg",
+        "iteration.perfetto.json",
+    ],
+    // `autohet-run`
+    &["summary.json", "metrics.csv", "events.jsonl", "loss.svg", "timeline.perfetto.json"],
+    // `autohet-run check`
+    &["summary.json", "table.txt", "predicted.perfetto.json", "measured.perfetto.json"],
+    // `autohet-sim reproduce paper`
+    &["summary.json", "ratios.csv", "ratios.svg", "README.md"],
+];
 
 /// A results folder in the making. Files are written beside the target, in a temporary folder that [`commit`] renames to
 /// it; dropped before that, it leaves nothing behind.
@@ -49,8 +68,8 @@ impl ResultsFolder {
 
     /// Begins a folder that will stand at `target`, whose parents are made where they are missing.
     ///
-    /// An existing target is replaced on [`commit`](Self::commit) only if it is empty or has a `summary.json` or a
-    /// `resolved.toml`; anything else is refused right here, as by [`check`](Self::check).
+    /// An existing target is replaced on [`commit`](Self::commit) only if it is empty or has nothing but the files of
+    /// earlier results; anything else is refused right here, as by [`check`](Self::check).
     pub fn create(target: &Path) -> Result<Self, ReportError> {
         let (target, name) = resolve(target)?;
         check_replaceable(&target)?;
@@ -70,10 +89,9 @@ impl ResultsFolder {
         }
     }
 
-    /// Writes a file of the folder.
+    /// Writes a file of the folder: one of those that are known as ours later.
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), ReportError> {
-        let is_plain = Path::new(name).file_name().is_some_and(|plain| plain == name);
-        if !is_plain {
+        if !KINDS.iter().any(|names| names.contains(&name)) {
             return Err(ReportError::FileName { name: name.to_owned() });
         }
         fs::write(self.temporary.join(name), bytes)
@@ -165,16 +183,34 @@ fn make_beside(parent: &Path, name: &str) -> Result<PathBuf, ReportError> {
 
 /// Whether the target is missing, empty, or one of our own.
 fn check_replaceable(target: &Path) -> Result<(), ReportError> {
-    let mut entries = match fs::read_dir(target) {
+    let failed = |source| ReportError::io("look into", target, source);
+    let entries = match fs::read_dir(target) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) if error.kind() == ErrorKind::NotADirectory && target.is_file() => {
-            return Err(ReportError::NotOurs { path: target.to_owned() });
+            return Err(ReportError::NotOurs { path: target.to_owned(), why: "it is a file".to_owned() });
         }
-        Err(source) => return Err(ReportError::io("look into", target, source)),
+        Err(source) => return Err(failed(source)),
     };
-    let is_ours = MARKS.iter().any(|mark| target.join(mark).is_file()) || entries.next().is_none();
-    if is_ours { Ok(()) } else { Err(ReportError::NotOurs { path: target.to_owned() }) }
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let is_file = entry.file_type().map_err(failed)?.is_file();
+        names.push((entry.file_name().to_string_lossy().into_owned(), is_file));
+    }
+    names.sort();
+    foreign(&names).map_or(Ok(()), |why| Err(ReportError::NotOurs { path: target.to_owned(), why }))
+}
+
+/// Why a folder with these entries, each with whether it is a plain file, isn't one of ours; nothing if it is, or is empty.
+fn foreign(entries: &[(String, bool)]) -> Option<String> {
+    let (first, _) = entries.first()?;
+    let has = |name: &str| entries.iter().any(|(entry, is_file)| entry == name && *is_file);
+    let Some(names) = KINDS.iter().find(|names| names[..2].iter().all(|name| has(name))) else {
+        return Some(format!("it has `{first}`, and not the files of results"));
+    };
+    let stranger = entries.iter().find(|(entry, is_file)| !is_file || !names.contains(&entry.as_str()));
+    stranger.map(|(entry, _)| format!("beside results it has `{entry}`"))
 }
 
 #[cfg(test)]
@@ -193,11 +229,11 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("deep/results");
         let folder = ResultsFolder::create(&target).unwrap();
-        folder.write("a.csv", "1\n").unwrap();
+        folder.write("metrics.csv", "1\n").unwrap();
         folder.write("summary.json", "{}").unwrap();
         assert!(!target.exists());
         assert_eq!(folder.commit().unwrap(), target);
-        assert_eq!(names(&target), ["a.csv", "summary.json"]);
+        assert_eq!(names(&target), ["metrics.csv", "summary.json"]);
         assert_eq!(names(target.parent().unwrap()), ["results"]);
     }
 
@@ -205,14 +241,44 @@ mod tests {
     fn older_results_are_replaced_whole() {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("results");
-        for file in ["old.csv", "new.csv"] {
+        for file in ["resolved.toml", "timeline.csv"] {
             let folder = ResultsFolder::create(&target).unwrap();
-            folder.write(file, file).unwrap();
-            folder.write("resolved.toml", "").unwrap();
+            for name in [file, "summary.json", "ledger.csv"] {
+                folder.write(name, name).unwrap();
+            }
             folder.commit().unwrap();
         }
-        assert_eq!(names(&target), ["new.csv", "resolved.toml"]);
+        assert_eq!(names(&target), ["ledger.csv", "summary.json", "timeline.csv"]);
         assert_eq!(names(place.path()), ["results"]);
+    }
+
+    #[test]
+    fn results_that_something_was_put_beside_are_not_touched() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("results");
+        for (stranger, is_folder) in
+            [("notes.md", false), ("checkpoints", true), ("loss.svg", true), ("table.txt", false)]
+        {
+            let folder = ResultsFolder::create(&target).unwrap();
+            folder.write("summary.json", "{}").unwrap();
+            folder.write("metrics.csv", "").unwrap();
+            folder.commit().unwrap();
+            let path = target.join(stranger);
+            if is_folder {
+                fs::create_dir(&path).unwrap();
+            } else {
+                fs::write(&path, "mine").unwrap();
+            }
+            let message = ResultsFolder::check(&target).unwrap_err().to_string();
+            assert!(message.contains(stranger) && message.contains("\nhint: "), "{message}");
+            assert!(path.exists());
+            fs::remove_dir_all(&target).unwrap();
+        }
+        // Another program's summary doesn't make results.
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("summary.json"), "{}").unwrap();
+        fs::write(target.join("README.md"), "").unwrap();
+        assert!(matches!(ResultsFolder::check(&target), Err(ReportError::NotOurs { .. })));
     }
 
     #[test]
@@ -245,6 +311,7 @@ mod tests {
         let target = place.path().join("results");
         fs::create_dir(&target).unwrap();
         fs::write(target.join("summary.json"), "old").unwrap();
+        fs::write(target.join("table.txt"), "old").unwrap();
         let folder = ResultsFolder::create(&target).unwrap();
         folder.write("summary.json", "new").unwrap();
         drop(folder);
@@ -296,7 +363,7 @@ mod tests {
         assert!(matches!(ResultsFolder::create(Path::new("/")), Err(ReportError::NotAFolderName { .. })));
         assert!(matches!(ResultsFolder::create(&file.join("below")), Err(ReportError::Io { .. })));
         let folder = ResultsFolder::create(&place.path().join("results")).unwrap();
-        for name in ["../escape", "a/b", "..", ""] {
+        for name in ["../escape", "a/b", "..", "", "notes.md"] {
             assert!(matches!(folder.write(name, ""), Err(ReportError::FileName { .. })), "{name}");
         }
     }

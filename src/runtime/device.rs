@@ -36,7 +36,7 @@ mod tied;
 mod transport;
 mod worker;
 
-pub use check::check_job;
+pub use check::{MAX_RANKS, check_job};
 pub use clock::Clock;
 pub use compute::{BlockState, BlockTime, Pass};
 pub use conditions::{Conditions, EmulatedBlock, EmulatedRank, EmulationError};

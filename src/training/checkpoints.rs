@@ -2,14 +2,16 @@
 
 use super::TrainingError;
 use super::holders::Cast;
+use super::settings::Settings;
 use crate::ids::Rank;
 use crate::model::Shard;
 use crate::runtime::device::messages::{Job, Saved, SnapshotOrder, WorkerId};
 use crate::runtime::device::{
-    NewestWhole, RunIdentity, Scrutiny, ShardEntry, StoreError, StorePace, VaultPlaces, Vaults,
+    DataSet, NewestWhole, RunIdentity, Scrutiny, ShardEntry, StoreError, StorePace, VaultPlaces, Vaults,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
@@ -38,6 +40,12 @@ struct Kept {
     /// The step of the newest one that is whole in the object store.
     durable: Option<u64>,
     pruning: Option<JoinHandle<Result<Vec<u64>, StoreError>>>,
+    /// Whether training is still to begin: until then the folder is as an earlier run has left it, maybe with steps that are
+    /// newer than the one from which training goes on.
+    is_new: bool,
+    settings: Settings,
+    /// Locked for as long as the run lasts.
+    _folder: Option<File>,
 }
 
 /// A checkpoint that is being written.
@@ -52,10 +60,12 @@ struct UnderWay {
 /// From where a run goes on.
 #[derive(Default)]
 pub(super) struct Resumed {
-    /// Iterations done; nothing at the beginning.
-    pub(super) step: Option<u64>,
+    /// Checkpoints that are there, oldest first: the last one counts, the one before it where that can't be read after all.
+    pub(super) steps: Vec<u64>,
     /// Newer checkpoints that are damaged, each with what is wrong.
     pub(super) skipped: Vec<(u64, StoreError)>,
+    /// What is trained with now and wasn't then.
+    pub(super) differences: Vec<String>,
 }
 
 /// What has become whole.
@@ -66,30 +76,44 @@ pub(super) enum Whole {
 }
 
 impl Checkpoints {
-    pub(super) fn new(plan: Option<&CheckpointPlan>, job: &Job) -> Self {
-        Self(plan.map(|plan| {
-            let run = RunIdentity::new(&job.model, job.seed);
-            // The coordinator writes manifests only: it isn't held up.
-            let places = VaultPlaces { pace: StorePace::default(), ..places(plan, &run, "coordinator", 0) };
-            let vaults = Vaults::new(&places);
-            Kept { plan: plan.clone(), run, vaults, under_way: None, durable: None, pruning: None }
-        }))
+    /// Takes the folder, which no other run may have.
+    pub(super) fn new(plan: Option<&CheckpointPlan>, job: &Job, data: &DataSet) -> Result<Self, TrainingError> {
+        let Some(plan) = plan else { return Ok(Self(None)) };
+        let run = RunIdentity::new(&job.model, job.seed);
+        // The coordinator writes manifests only: it isn't held up.
+        let places = VaultPlaces { pace: StorePace::default(), ..places(plan, &run, "coordinator", 0) };
+        Ok(Self(Some(Kept {
+            _folder: take(&plan.folder)?,
+            plan: plan.clone(),
+            run,
+            vaults: Vaults::new(&places),
+            under_way: None,
+            durable: None,
+            pruning: None,
+            is_new: true,
+            settings: Settings::new(job, data),
+        })))
     }
 
-    /// The newest whole checkpoint of an earlier run of this job, from which training goes on. Newer ones that are damaged
-    /// are passed over, and deleted, as training comes to their steps anew; where all are, that is an error, and nothing
-    /// is touched. Disks of earlier runs are cleared: their nodes are gone.
+    /// The newest checkpoints of an earlier run of this job that are whole by size, from which training goes on: what is in
+    /// them shows when it is read. Newer ones that are damaged are passed over; where all are, that is an error. In the
+    /// object store nothing is deleted before training [goes on](Self::go_back_to). Disks of earlier runs are cleared: their
+    /// nodes are gone.
     pub(super) fn resume(&mut self) -> Result<Resumed, TrainingError> {
         let Some(kept) = &mut self.0 else { return Ok(Resumed::default()) };
-        let NewestWhole { step, mut skipped } = kept.vaults.object_store.newest_whole_step(Scrutiny::Sizes)?;
+        let store = &kept.vaults.object_store;
+        let NewestWhole { step, mut skipped } = store.newest_whole_step(Scrutiny::Sizes)?;
         let step = step.map(|step| step.step());
         if step.is_none() && !skipped.is_empty() {
             return Err(skipped.swap_remove(0).1.into());
         }
-        kept.vaults.object_store.forget_after(step.unwrap_or(0))?;
+        let is_whole = |step: &u64| store.open(*step).and_then(|step| step.verify(Scrutiny::Sizes)).is_ok();
+        let before = store.steps()?.into_iter().rev().filter(|before| Some(*before) < step).find(is_whole);
         clear(&kept.plan.folder.join(DISKS))?;
         kept.durable = step;
-        Ok(Resumed { step, skipped })
+        let settings = step.and_then(|_| Settings::read(&kept.plan.folder));
+        let differences = settings.map(|before| kept.settings.differences(&before)).unwrap_or_default();
+        Ok(Resumed { steps: before.into_iter().chain(step).collect(), skipped, differences })
     }
 
     /// Where a worker keeps its checkpoints.
@@ -123,10 +147,17 @@ impl Checkpoints {
     pub(super) fn go_back_to(&mut self, step: u64) -> Result<(), TrainingError> {
         let Some(kept) = &mut self.0 else { return Ok(()) };
         kept.under_way.take_if(|under_way| under_way.step > step);
-        if kept.durable.is_some_and(|durable| durable > step) {
+        let is_given_up = kept.durable.is_some_and(|durable| durable > step);
+        let is_new = std::mem::take(&mut kept.is_new);
+        if is_given_up || is_new {
             kept.vaults.object_store.forget_after(step)?;
-            kept.durable = None;
         }
+        if is_new {
+            let folder = &kept.plan.folder;
+            let failed = |source| TrainingError::CheckpointFolder { folder: folder.clone(), source };
+            kept.settings.write(folder).map_err(failed)?;
+        }
+        kept.durable.take_if(|_| is_given_up);
         Ok(())
     }
 
@@ -221,11 +252,53 @@ fn disk(plan: &CheckpointPlan, node: &str) -> PathBuf {
     plan.folder.join(DISKS).join(escaped)
 }
 
+/// Sees to it that the folder is there, can be written, and is this run's alone. On systems that lock no folders nobody is
+/// kept out.
+fn take(folder: &Path) -> Result<Option<File>, TrainingError> {
+    let failed = |source: io::Error| TrainingError::CheckpointFolder { folder: folder.to_owned(), source };
+    fs::create_dir_all(folder).map_err(failed)?;
+    // Of the error only the kind is told, because the message names a file that nobody has asked for.
+    tempfile::tempfile_in(folder).map_err(|error| failed(error.kind().into()))?;
+    let Ok(lock) = File::open(folder) else { return Ok(None) };
+    match lock.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(TrainingError::CheckpointFolderTaken { folder: folder.to_owned() }),
+        Err(TryLockError::Error(_)) => Ok(None),
+        Ok(()) => Ok(Some(lock)),
+    }
+}
+
 fn clear(folder: &Path) -> Result<(), TrainingError> {
     match fs::remove_dir_all(folder) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
             Err(TrainingError::Disk { folder: folder.to_owned(), source })
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_made_and_is_one_runs_at_a_time() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("deep/checkpoints");
+        let lock = take(&folder).unwrap();
+        assert!(matches!(take(&folder), Err(TrainingError::CheckpointFolderTaken { .. })));
+        drop(lock);
+        assert!(take(&folder).is_ok());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_a_folder_is_refused_as_input() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        for folder in [file.clone(), file.join("below"), PathBuf::from("/proc/checkpoints")] {
+            let error = take(&folder).unwrap_err();
+            assert!(!error.happened_while_training() && error.to_string().contains("\nhint: "), "{error}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::plan::PlanError;
 use crate::runtime::device::messages::WorkerId;
 use crate::runtime::device::{DeviceError, EmulationError, StoreError, TransportError};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Why training can't start, or go on.
@@ -29,6 +30,30 @@ pub enum TrainingError {
     /// A checkpoint can't be read or committed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Checkpoints can't be kept where they were to be.
+    #[error("cannot keep checkpoints in `{}`: {source}\nhint: choose a `--checkpoint-dir` that is yours to write", folder.display())]
+    CheckpointFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Two runs would write over each other's checkpoints.
+    #[error("another run keeps its checkpoints in `{}`\nhint: wait for its end, or choose another `--checkpoint-dir`", folder.display())]
+    CheckpointFolderTaken {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The coordinator can't listen where it was told to.
+    #[error(
+        "cannot listen on `{address}`: {source}\nhint: give `--listen` the address of an interface of this machine, and a port that is free"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: TransportError,
+    },
     /// What is left of a lost node's disk can't be cleared.
     #[error("cannot clear `{}`: {source}\nhint: delete it, or choose another `--checkpoint-dir`", folder.display())]
     Disk {
@@ -64,13 +89,17 @@ pub enum TrainingError {
         /// For what.
         during: &'static str,
     },
-    /// The loss became infinite or not a number.
-    #[error("the loss of step {step} is `{loss}`\nhint: lower the learning rate")]
+    /// The loss, or the gradient, became infinite or not a number.
+    #[error(
+        "training has diverged: the {what} of step {step} is `{value}`\nhint: lower the learning rate, or let it rise over some steps with `--warmup-steps`"
+    )]
     Diverged {
         /// Step, from one.
         step: u64,
-        /// The loss.
-        loss: f64,
+        /// Loss or gradient norm.
+        what: &'static str,
+        /// What it is.
+        value: f64,
     },
     /// Whoever is told of each step couldn't take it.
     #[error("{0}")]
@@ -90,6 +119,9 @@ impl TrainingError {
                     | DeviceError::TooLittleData { .. }
                     | DeviceError::Vocabulary { .. }
             ) | Self::Store(StoreError::OtherRun { .. })
+                | Self::CheckpointFolder { .. }
+                | Self::CheckpointFolderTaken { .. }
+                | Self::Listen { .. }
         )
     }
 }

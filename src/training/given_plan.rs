@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The given plan first.
 pub(super) struct GivenPlan {
     plan: Plan,
-    /// The nodes that it was given with.
+    /// The nodes that it was given with, its own among them, whether they are there at the start or come later.
     cluster: Cluster,
     otherwise: AutoHet,
 }

@@ -21,6 +21,26 @@ pub enum Progress<'a> {
         /// Where the coordinator listens.
         address: SocketAddr,
     },
+    /// A worker that somebody else has started wasn't let in.
+    TurnedAway {
+        /// Who, and why.
+        message: &'a str,
+    },
+    /// Training goes on from the checkpoint of a run that had another setting.
+    OtherSetting {
+        /// Which it is, and which it was.
+        message: &'a str,
+    },
+    /// The checkpoint from which training would go on has all steps already.
+    NothingLeft {
+        /// Its step.
+        step: u64,
+    },
+    /// Training is over, and these nodes were to be killed at a moment that never came.
+    NotKilled {
+        /// Their names.
+        nodes: &'a [String],
+    },
     /// An optimizer step was done.
     Step(&'a StepReport),
     /// Nodes joined.

@@ -5,6 +5,12 @@ use crate::runtime::device::messages::{StopPhase, StopPoint};
 use crate::units::SimTime;
 use std::collections::VecDeque;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Time between looks at whether training is to end.
+const ATTENTION: Duration = Duration::from_millis(100);
 
 /// Changes of membership by time, and kills by place in the course of training.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +22,8 @@ pub struct Schedule {
     /// When training ends whatever is under way, if not with its steps: the end of a trace. Until then it waits where nothing
     /// fits.
     pub end: Option<SimTime>,
+    /// If set to true by others, training ends at once, as at the end.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 /// A node, and when it is killed: `n1@3:all-reduce`.
@@ -57,13 +65,18 @@ impl Schedule {
         self.next_change().into_iter().chain(self.end).min()
     }
 
+    /// For how long one may look away, where others may end training.
+    pub(super) fn attention(&self) -> Option<Duration> {
+        self.stop.as_ref().map(|_| ATTENTION)
+    }
+
     fn next_change(&self) -> Option<SimTime> {
         self.changes.front().map(|(time, _)| *time)
     }
 
     /// Whether it is over.
     pub(super) fn has_ended(&self, now: SimTime) -> bool {
-        self.end.is_some_and(|end| end <= now)
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) || self.end.is_some_and(|end| end <= now)
     }
 
     /// A change that is due.
@@ -85,6 +98,11 @@ impl Schedule {
     /// Whether a node is to be killed while it writes the checkpoint of `step`.
     pub(super) fn stops_in_checkpoint(&self, node: &str, step: u64) -> bool {
         self.stop_point(node).is_some_and(|at| at.phase == StopPhase::Checkpoint && at.step <= step)
+    }
+
+    /// The nodes that are still to be killed at a moment of training, once for each kill.
+    pub(super) fn nodes_to_kill(&self) -> Vec<String> {
+        self.kills.iter().map(|kill| kill.node.clone()).collect()
     }
 
     /// A node was killed: its next kill was this one.

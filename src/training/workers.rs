@@ -4,7 +4,7 @@ use super::TrainingError;
 use super::elsewhere::Elsewhere;
 use super::processes::{Processes, WorkerCommand};
 use crate::runtime::device::messages::{Begin, FromWorker, ToWorker, WorkerId, WorkerName, hear, tell};
-use crate::runtime::device::{DataSet, Secret, TcpTransport, Transport, VaultPlaces, accept, listen};
+use crate::runtime::device::{DataSet, Secret, TcpTransport, Transport, TransportError, VaultPlaces, accept, listen};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -30,6 +30,8 @@ pub(super) enum Heard {
     Said(WorkerId, FromWorker),
     /// It is gone.
     Gone(WorkerId),
+    /// One that somebody else has started wasn't let in, and why.
+    TurnedAway(String),
 }
 
 /// From the threads that listen.
@@ -37,6 +39,7 @@ enum Arrival {
     Joined { worker: WorkerId, control: TcpTransport, address: SocketAddr },
     Said(WorkerId, FromWorker),
     Closed(WorkerId),
+    TurnedAway(String),
 }
 
 /// A worker that has joined.
@@ -73,7 +76,8 @@ impl Workers {
         origin: Duration,
     ) -> Result<Self, TrainingError> {
         let secret = elsewhere.secret.clone().map_or_else(Secret::random, Ok)?;
-        let (listener, address) = listen(elsewhere.listen)?;
+        let asked = elsewhere.listen;
+        let (listener, address) = listen(asked).map_err(|source| TrainingError::Listen { address: asked, source })?;
         let (arrive, arrivals) = channel();
         let places = Places::default();
         let door = Door { secret: secret.clone(), places: Arc::clone(&places), arrive };
@@ -209,6 +213,8 @@ impl Workers {
                 Some(Heard::Joined(worker))
             }
             Arrival::Said(worker, message) => self.joined.contains_key(&worker).then_some(Heard::Said(worker, message)),
+            // Where all workers are ours, it is some program that looks for another, and nobody's concern.
+            Arrival::TurnedAway(message) => (!self.elsewhere.is_empty()).then_some(Heard::TurnedAway(message)),
             Arrival::Closed(worker) => self.joined.contains_key(&worker).then_some(Heard::Gone(worker)),
         }
     }
@@ -241,9 +247,19 @@ impl Door {
                 continue;
             };
             let door = self.clone();
-            // Strangers are turned away without further ado.
-            thread::spawn(move || drop(door.listen_to(stream)));
+            // Where somebody connects and says nothing, nobody is told.
+            thread::spawn(move || {
+                let heard = door.listen_to(stream);
+                if let Err(TrainingError::Transport(error @ TransportError::Refused { .. })) = heard {
+                    door.give(Arrival::TurnedAway(error.to_string()));
+                }
+            });
         }
+    }
+
+    /// Hands something on; where nobody takes it, the run is over.
+    fn give(&self, arrival: Arrival) {
+        drop(self.arrive.send(arrival));
     }
 
     /// Hands on what a worker says, until it is gone.
@@ -253,24 +269,45 @@ impl Door {
         let worker = match who {
             WorkerName::Given(worker) => worker,
             // Of two that claim a place, the first has it.
-            WorkerName::Place { node, gpu } => match lock(&self.places).remove(&(node, gpu)) {
-                Some(worker) => worker,
-                None => return Ok(()),
-            },
+            WorkerName::Place { node, gpu } => {
+                let claimed = lock(&self.places).remove(&(node.clone(), gpu));
+                let Some(worker) = claimed else {
+                    let message = format!("no worker is waited for as device {gpu} of node `{node}`");
+                    self.give(Arrival::TurnedAway(message));
+                    return Ok(());
+                };
+                worker
+            }
         };
         let mut listening = control.duplicate()?;
         listening.wait_forever()?;
-        // Where nobody takes it, the run is over.
-        let give = |arrival| drop(self.arrive.send(arrival));
-        give(Arrival::Joined { worker, control: control.named(&worker), address });
+        self.give(Arrival::Joined { worker, control: control.named(&worker), address });
         while let Ok(message) = hear(&mut listening, "a worker") {
-            give(Arrival::Said(worker, message));
+            self.give(Arrival::Said(worker, message));
         }
-        give(Arrival::Closed(worker));
+        self.give(Arrival::Closed(worker));
         Ok(())
     }
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_another_machine_is_refused_as_input() {
+        // Of the range that is kept for documentation.
+        let listen = SocketAddr::from(([192, 0, 2, 1], 7999));
+        let command = WorkerCommand { program: "none".into(), arguments: Vec::new() };
+        let elsewhere = Elsewhere { listen, ..Elsewhere::default() };
+        let Err(error) = Workers::new(command, DataSet::Synthetic, &elsewhere, Duration::ZERO) else {
+            panic!("nobody has that address");
+        };
+        assert!(!error.happened_while_training());
+        assert!(error.to_string().contains("`192.0.2.1:7999`") && error.to_string().contains("\nhint: "), "{error}");
+    }
 }

@@ -70,14 +70,18 @@ pub(super) struct World<'a> {
     lost_meanwhile: Vec<String>,
     /// Damaged checkpoints that were passed over, until that is told.
     skipped: Vec<(u64, StoreError)>,
+    /// What is trained with now and wasn't by the run whose checkpoint this one goes on from, until that is told.
+    differences: Vec<String>,
+    /// What is wrong with a checkpoint of the object store from which training was to go on.
+    unreadable: Option<String>,
 }
 
 impl<'a> World<'a> {
     pub(super) fn new(training: &'a Training, mut controller: Controller<'a>) -> Result<Self, TrainingError> {
-        let mut checkpoints = Checkpoints::new(training.checkpoints.as_ref(), &training.job);
-        let Resumed { step, skipped } = checkpoints.resume()?;
-        if let Some(step) = step {
-            controller.resume_from(step);
+        let mut checkpoints = Checkpoints::new(training.checkpoints.as_ref(), &training.job, &training.data)?;
+        let Resumed { steps, skipped, differences } = checkpoints.resume()?;
+        for step in &steps {
+            controller.resume_from(*step);
         }
         let (clock, origin) = Clock::start();
         Ok(Self {
@@ -90,7 +94,7 @@ impl<'a> World<'a> {
             checkpoints,
             doing: Doing::Waiting,
             cast: None,
-            step: step.unwrap_or(0),
+            step: steps.last().copied().unwrap_or(0),
             epoch: 0,
             restarts_left: training.max_restarts,
             early: Vec::new(),
@@ -101,6 +105,8 @@ impl<'a> World<'a> {
             noticed_early: BTreeSet::new(),
             lost_meanwhile: Vec::new(),
             skipped,
+            differences,
+            unreadable: None,
         })
     }
 
@@ -109,6 +115,12 @@ impl<'a> World<'a> {
         for (step, error) in std::mem::take(&mut self.skipped) {
             let message = error.to_string();
             tell(observe, &Progress::CheckpointFailed { step, who: "the folder of checkpoints", message: &message })?;
+        }
+        if self.step >= u64::from(self.training.job.steps) {
+            return tell(observe, &Progress::NothingLeft { step: self.step });
+        }
+        for difference in std::mem::take(&mut self.differences) {
+            tell(observe, &Progress::OtherSetting { message: &difference })?;
         }
         for node in &self.training.cluster.nodes {
             self.start_node(node.clone())?;
@@ -119,12 +131,13 @@ impl<'a> World<'a> {
         let mut heard_last = Instant::now();
         while !matches!(self.doing, Doing::Done) && !self.schedule.has_ended(self.clock.now()) {
             let heard = self.workers.next(self.deadline(heard_last));
-            if heard.is_some() {
+            if heard.as_ref().is_some_and(|heard| !matches!(heard, Heard::TurnedAway(_))) {
                 heard_last = Instant::now();
             }
             match heard {
                 Some(Heard::Joined(worker)) => self.joined(worker, observe)?,
                 Some(Heard::Said(worker, message)) => self.said(worker, message, observe)?,
+                Some(Heard::TurnedAway(message)) => tell(observe, &Progress::TurnedAway { message: &message })?,
                 Some(Heard::Gone(worker)) => self.gone(worker, observe)?,
                 None => self.nothing_heard(heard_last, observe)?,
             }
@@ -133,7 +146,8 @@ impl<'a> World<'a> {
             }
         }
         self.workers.dismiss();
-        Ok(())
+        let nodes = self.schedule.nodes_to_kill();
+        if nodes.is_empty() { Ok(()) } else { tell(observe, &Progress::NotKilled { nodes: &nodes }) }
     }
 
     /// Until when there is nothing else to do than to listen.
@@ -144,7 +158,8 @@ impl<'a> World<'a> {
             now + Duration::from_nanos(left.0)
         });
         let suspicion = self.suspicion.as_ref().map(|suspicion| suspicion.until);
-        [due, suspicion, Some(heard_last + SILENCE)].into_iter().flatten().min().unwrap_or(now)
+        let attention = self.schedule.attention().map(|time| now + time);
+        [due, suspicion, attention, Some(heard_last + SILENCE)].into_iter().flatten().min().unwrap_or(now)
     }
 
     fn nothing_heard(&mut self, heard_last: Instant, observe: &mut Observe<'_>) -> Result<(), TrainingError> {

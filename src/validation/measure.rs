@@ -69,6 +69,15 @@ impl ProfileRequest {
         Linked { model: self.model.clone(), device: self.device.clone(), precision: self.precision }
     }
 
+    /// What is trained to be measured, point by point: a model cut to the stage's layers, and a plan of it.
+    pub fn points(&self) -> impl Iterator<Item = (ModelSpec, Plan)> {
+        let num_layers = self.model.num_layers.min(self.stage.num_layers);
+        let model = ModelSpec { num_layers, ..self.model.clone() };
+        let sizes = self.tensor_parallel_sizes.iter();
+        let sizes = sizes.flat_map(|&size| self.micro_batch_sizes.iter().map(move |&samples| (size, samples)));
+        sizes.map(move |(size, samples)| (model.clone(), cut_plan(&model, size, samples, self)))
+    }
+
     /// Steps that [`measure_profile`] reports, over all points; links aren't among them.
     pub fn all_steps(&self) -> u64 {
         let points = self.tensor_parallel_sizes.len() * self.micro_batch_sizes.len();
@@ -86,10 +95,8 @@ pub fn measure_profile(
     step_done: &dyn Fn(),
 ) -> Result<ProfileFile, ValidationError> {
     let mut entries = Vec::new();
-    for &tensor_parallel_size in &request.tensor_parallel_sizes {
-        for &micro_batch_size in &request.micro_batch_sizes {
-            entries.push(measure_point(request, tensor_parallel_size, micro_batch_size, command, step_done)?);
-        }
+    for (model, plan) in request.points() {
+        entries.push(measure_point(request, model, plan, command, step_done)?);
     }
     let links =
         if request.model.num_layers > 1 { Some(measure_links(&request.linked(), command, &unhindered)?) } else { None };
@@ -131,14 +138,13 @@ pub fn median_profile(files: &[ProfileFile]) -> Option<ProfileFile> {
 
 fn measure_point(
     request: &ProfileRequest,
-    tensor_parallel_size: u32,
-    micro_batch_size: u32,
+    model: ModelSpec,
+    plan: Plan,
     command: &WorkerCommand,
     step_done: &dyn Fn(),
 ) -> Result<ProfileEntry, ValidationError> {
-    let num_layers = request.model.num_layers.min(request.stage.num_layers);
-    let model = ModelSpec { num_layers, ..request.model.clone() };
-    let plan = cut_plan(&model, tensor_parallel_size, micro_batch_size, request);
+    let micro_batch_size = plan.micro_batch_size;
+    let tensor_parallel_size = plan.tensor_parallel_sizes().last().copied().unwrap_or(1);
     let held: u64 =
         held_blocks(&model).map(|block| model.block_parameters(block).div_ceil(tensor_parallel_size.into())).sum();
     let job = Job { device: request.device.clone(), ..Job::new(plan, model, request.steps + 1) };

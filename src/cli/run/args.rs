@@ -1,5 +1,10 @@
 //! Arguments of `autohet-run`.
 
+mod check;
+mod examples;
+
+pub(super) use check::CheckArgs;
+
 use super::settings::RecoverFrom;
 use crate::cli::args::{Format, ReadingArgs};
 use crate::model::Precision;
@@ -8,22 +13,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-const EXAMPLES: &str = "\
-Without a plan it plans for the devices that it finds: on the CPU each core is one. A plan runs as it is: this program takes
-replicas, stages, layers, micro batches and schedule from it, and starts one process per GPU of its nodes on this machine,
-whatever types the plan names.
-
-Examples:
-  autohet-run --model gpt-tiny --global-batch-size 8 --steps 20
-  autohet-run --model gpt-tiny --ranks 2 --data corpus.txt --steps 200 --out results/tiny
-  autohet-run --model gpt-17m --data tokens.bin --warmup-steps 20 --decay-steps 500 --steps 500 --checkpoint-dir ckpt
-
-  autohet-sim plan --cluster 1x1xL4+1x1xT4 --model gpt-tiny --global-batch-size 8 --precision fp32 --out plan.json
-  autohet-run --plan plan.json --steps 50 --format json
-  autohet-run --plan plan.json --backend cuda --device-map 0,0 --data tokens.bin --data-format u16
-
-  autohet-run --model gpt-tiny --global-batch-size 8 --inject spot.csv --trace-speed 60 --steps 500";
-
 /// Trains a model on this machine, one process per rank.
 ///
 /// Prints after each step the loss before it (mean over the tokens of the global batch, in nats), the norm of the gradient
@@ -31,7 +20,7 @@ Examples:
 /// where the devices' peak is known), the memory of the largest process, and the measured and the predicted time of the
 /// iteration: from the start of the first instruction to the end of the last. All processes end with this one.
 #[derive(Debug, Parser)]
-#[command(name = "autohet-run", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(name = "autohet-run", version, after_help = examples::RUN, args_conflicts_with_subcommands = true)]
 pub struct RunArgs {
     #[command(subcommand)]
     pub(super) command: Option<RunCommand>,
@@ -263,34 +252,16 @@ pub(super) struct OutputArgs {
 #[derive(Debug, Subcommand)]
 pub(super) enum RunCommand {
     /// One device of a run, on another host than the coordinator
-    #[command(after_help = WORKER_EXAMPLES)]
+    #[command(after_help = examples::WORKER)]
     Worker(WorkerArgs),
-    /// Measures layers, optimizer and links of this machine, for `--profile`
-    #[command(after_help = PROFILE_EXAMPLES)]
+    #[command(after_help = examples::PROFILE)]
     Profile(ProfileArgs),
-    /// Predicts an iteration with the simulator, runs the plan, and compares
     Check(Box<CheckArgs>),
 }
 
-const CHECK_EXAMPLES: &str = "\
-Examples:
-  autohet-run check --plan plan.json
-  autohet-run check --model gpt-tiny --global-batch-size 32 --backend emulated --time-scale 20 --inject traces/spot-small.csv";
-
-const PROFILE_EXAMPLES: &str = "\
-Examples:
-  autohet-run profile --model gpt-tiny --out profile.json
-  autohet-run profile --model gpt-17m --tensor-parallel-sizes 1,2 --micro-batch-sizes 1,2,4,8 --concurrency 2";
-
-const WORKER_EXAMPLES: &str = "\
-The data and the folder of checkpoints go by the coordinator's paths: they have to be on a file system that all hosts share.
-
-Examples:
-  openssl rand -hex 32 > secret && chmod 600 secret
-  autohet-run --plan plan.json --hosts hosts.txt --listen 10.0.0.1:7070 --secret-file secret
-  autohet-run worker --coordinator 10.0.0.1:7070 --node t4-1 --gpu 0 --secret-file secret";
-
-/// Measures layer times with the ranks that train: a model cut to two layers, for each tensor-parallel degree and
+/// Measures layers, optimizer and links of this machine, for `--profile`.
+///
+/// It does so with the ranks that train: a model cut to two layers, for each tensor-parallel degree and
 /// micro-batch size. The bar is on stderr.
 #[derive(Debug, Args)]
 pub(super) struct ProfileArgs {
@@ -320,63 +291,6 @@ pub(super) struct ProfileArgs {
     pub(super) steps: u32,
     /// File for the profile [default: stdout]
     #[arg(long, value_name = "FILE")]
-    pub(super) out: Option<PathBuf>,
-}
-
-/// Puts the simulator's prediction of a plan beside a run of it: iteration time, busy time of each rank, bubble, exposed
-/// communication, bytes sent, memory. Ends with 1 where the iteration or a rank's busy time is off by more than the
-/// tolerance.
-///
-/// On `cpu` the layers are profiled first, unless a profile is given; on `emulated` they take what the cost model or the
-/// profile says, and what is checked is the runtime.
-///
-/// With `--inject` a trace is replayed twice, by the simulator and on real processes until it ends, and what came of it is
-/// compared: goodput and the mean recovery time decide. On `cpu` each GPU of the trace is a core of this machine.
-#[derive(Debug, Args)]
-#[command(after_help = CHECK_EXAMPLES)]
-pub(super) struct CheckArgs {
-    #[command(flatten)]
-    pub(super) planning: PlanningArgs,
-    #[command(flatten)]
-    pub(super) devices: DeviceArgs,
-    #[command(flatten)]
-    pub(super) injection: CheckInjectionArgs,
-    #[command(flatten)]
-    pub(super) output: CheckOutputArgs,
-}
-
-/// A trace that is replayed in both worlds.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Nodes that come and go")]
-pub(super) struct CheckInjectionArgs {
-    #[command(flatten)]
-    pub(super) trace: InjectedTraceArgs,
-    /// Where the state of lost ranks is read from
-    #[arg(long, value_enum, default_value_t = RecoverFrom::All, requires = "inject")]
-    pub(super) recover_from: RecoverFrom,
-    /// Folder for checkpoints, new or empty [default: a temporary one]
-    #[arg(long, value_name = "FOLDER", requires = "inject")]
-    pub(super) checkpoint_dir: Option<PathBuf>,
-    /// Iterations from one checkpoint to the next
-    #[arg(long, value_name = "ITERATIONS", default_value_t = 50, requires = "inject", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) checkpoint_every: u64,
-}
-
-/// How much is measured, how it is judged, and what is told of it.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Output")]
-pub(super) struct CheckOutputArgs {
-    /// Steps measured, after two that aren't
-    #[arg(long, value_name = "COUNT", default_value_t = 10, conflicts_with = "inject", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) steps: u32,
-    /// Largest relative error that is accepted [default: 8%, with a trace 25%]
-    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
-    pub(super) tolerance: Option<String>,
-    /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(super) format: Format,
-    /// Folder for summary.json, table.txt and, without a trace, the predicted and the measured timeline
-    #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
 }
 

@@ -11,7 +11,7 @@ use super::planning::{agree, measures_all, read_plan};
 use super::profile::measure_with_progress;
 use super::worker_command;
 use crate::cli::args::Format;
-use crate::cli::{Verdict, print, print_json};
+use crate::cli::{Verdict, files, print, print_json};
 use crate::cost::{CostModel, CostSettings};
 use crate::model::ModelSpec;
 use crate::plan::Plan;
@@ -19,7 +19,7 @@ use crate::profile::{LayerProfile, MeasuredLinks, ProfileFile};
 use crate::report::{ResultsFolder, perfetto_json};
 use crate::runtime::device::messages::Job;
 use crate::runtime::device::{Conditions, DataSet, DeviceKind, check_job};
-use crate::training::{StepReport, host_cluster, memory, train_plan};
+use crate::training::{StepReport, check_nodes, host_cluster, memory, train_plan};
 use crate::units::format_number;
 use crate::validation::{
     CheckReport, Host, Judged, Linked, Machine, Prediction, ProfileRequest, RankConditions, StageKind, compare,
@@ -51,6 +51,9 @@ struct Run {
 }
 
 pub(super) fn run_check(args: &CheckArgs) -> anyhow::Result<Verdict> {
+    let out = args.output.out.as_deref();
+    files::check_distinct(&[("--out", out), ("--checkpoint-dir", args.injection.checkpoint_dir.as_deref())])?;
+    out.map(ResultsFolder::check).transpose()?;
     args.injection.trace.check_idle(false)?;
     let default = if args.injection.trace.inject.is_some() { TRACE_TOLERANCE } else { TOLERANCE };
     let tolerance = parse_tolerance(args.output.tolerance.as_deref().unwrap_or(default))?;
@@ -66,7 +69,6 @@ pub(super) fn run_check(args: &CheckArgs) -> anyhow::Result<Verdict> {
 /// In both worlds, what a trace does.
 fn check_trace(args: &CheckArgs, injection: Injection, tolerance: f64) -> anyhow::Result<Verdict> {
     let out = args.output.out.as_deref();
-    out.map(ResultsFolder::create).transpose()?;
     let report = inject::check_trace(args, injection, tolerance)?;
     let value = serde_json::to_value(&report)?;
     match args.output.format {
@@ -84,16 +86,18 @@ fn check_trace(args: &CheckArgs, injection: Injection, tolerance: f64) -> anyhow
 
 /// One plan.
 fn check_plan(args: &CheckArgs, tolerance: f64) -> anyhow::Result<Verdict> {
-    let plan = read_plan(args.planning.plan.as_deref())?;
-    agree(&args.planning, &plan)?;
+    let plan = read_plan(args.plan.plan.as_deref())?;
+    agree(&args.plan.planning(), &plan)?;
     let steps = args.output.steps;
     let model = ModelSpec::preset(&plan.model)?;
     let devices = args.devices.resolve(&plan, &model, None)?;
     let (conditions, device) = (devices.conditions.clone(), args.devices.kind()?);
     let job = Job { device, conditions, ..Job::new(plan, model, steps) };
     check_job(&job, &DataSet::Synthetic)?;
-    if let Some(out) = &args.output.out {
-        drop(ResultsFolder::create(out)?);
+    let host = host_cluster(&job.plan, CPU);
+    check_nodes(&job.plan, &host, &host)?;
+    if args.devices.backend == Backend::Cpu {
+        host::check_memory(&job.plan, &job.model, 0, &BTreeSet::new())?;
     }
     let (prediction, run) = match args.devices.backend {
         Backend::Cpu | Backend::Cuda => check_host(&job, &devices, steps)?,
@@ -140,11 +144,13 @@ fn check_plan(args: &CheckArgs, tolerance: f64) -> anyhow::Result<Verdict> {
 fn parse_tolerance(text: &str) -> anyhow::Result<f64> {
     let parsed = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
-        None => text.parse(),
+        // `5` may be meant as five percent, and as five hundred.
+        None => text.parse().map(|share: f64| if share > 1.0 { f64::NAN } else { share }),
     };
     let tolerance = parsed.ok().filter(|share| (0.0..=10.0).contains(share));
-    tolerance
-        .ok_or_else(|| anyhow!("`--tolerance` is `{text}`, expected 0% to 1000%\nhint: `8%` and `0.08` are the same"))
+    tolerance.ok_or_else(|| {
+        anyhow!("`--tolerance` is `{text}`, expected 0% to 1000%, or 0 to 1\nhint: `8%` and `0.08` are the same")
+    })
 }
 
 /// On this machine's processors: with the profile that was given, or with one that is taken in turns with the run.

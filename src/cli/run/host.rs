@@ -2,8 +2,13 @@
 
 use super::args::Backend;
 use crate::cluster::{Cluster, ClusterError, GpuSpec, Link, Node, NodeDefaults};
-use crate::cost::CostSettings;
+use crate::cost::{CostModel, CostSettings};
+use crate::model::ModelSpec;
+use crate::plan::Plan;
 use crate::training::memory;
+use crate::units::format_bytes;
+use anyhow::anyhow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a core is called in plans.
@@ -79,6 +84,33 @@ pub(super) fn device_spec(name: &str) -> Result<Arc<GpuSpec>, ClusterError> {
 /// What the cost model takes as given of processes on the CPU.
 pub(super) fn cost_settings() -> CostSettings {
     CostSettings { reserve_bytes: PROCESS_BYTES, ..CostSettings::default() }
+}
+
+/// Refuses what the memory of this machine won't hold: all ranks at their peak, and the data once for each and once for the
+/// coordinator. Nodes that are `elsewhere` have memory of their own.
+pub(super) fn check_memory(
+    plan: &Plan,
+    model: &ModelSpec,
+    data_bytes: u64,
+    elsewhere: &BTreeSet<String>,
+) -> anyhow::Result<()> {
+    let cost = CostModel::new(model.clone(), cost_settings(), None);
+    let (mut needed, mut processes) = (0_u64, 1_u64);
+    for (place, stage) in plan.stages().filter(|(_, stage)| !elsewhere.contains(&stage.node)) {
+        let ranks = stage.gpus.len() as u64;
+        needed = needed.saturating_add(ranks.saturating_mul(plan.stage_memory(place, &cost).total_bytes()));
+        processes += ranks;
+    }
+    let needed = needed.saturating_add(data_bytes.saturating_mul(processes));
+    let available = available_memory_bytes();
+    if needed <= available {
+        return Ok(());
+    }
+    let (needed, available) = (format_bytes(needed), format_bytes(available));
+    Err(anyhow!(
+        "the ranks of `{}` take {needed}, this machine has {available} available\nhint: train a smaller model, plan with a smaller global batch or with `--ranks`, or free some memory",
+        model.name
+    ))
 }
 
 /// What plans for this machine's cores go by, for people.

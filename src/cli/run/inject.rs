@@ -5,6 +5,7 @@ use crate::cli::job::apply_reading;
 use crate::cluster::{Cluster, GpuSpec, Node, NodeDefaults};
 use crate::elastic::MembershipChange;
 use crate::replay::changes_by_time;
+use crate::runtime::device::MAX_RANKS;
 use crate::scenario::TraceSettings;
 use crate::trace::{self, NodeEvent, NodeEventKind, OfferDefaults};
 use crate::units::{SimTime, format_number};
@@ -15,8 +16,6 @@ use std::path::Path;
 
 /// Speeds that are believed.
 const SPEED: RangeInclusive<f64> = 1e-3..=1e6;
-/// Most processes that one machine is asked to run.
-const MAX_GPUS: u32 = 64;
 
 /// What the trace does.
 pub(super) struct Injection {
@@ -104,9 +103,9 @@ impl Injection {
 
 /// Each GPU of the trace is a process of this machine.
 fn check_size(events: &[NodeEvent], path: &Path) -> anyhow::Result<()> {
-    let Some((time, gpus)) = gpus_up(events).find(|(_, gpus)| *gpus > u64::from(MAX_GPUS)) else { return Ok(()) };
+    let Some((time, gpus)) = gpus_up(events).find(|(_, gpus)| *gpus > MAX_RANKS as u64) else { return Ok(()) };
     Err(anyhow!(
-        "`{}` has {gpus} GPUs up at {time}, each of them a process of this machine, at most {MAX_GPUS}\nhint: take a trace of fewer or smaller nodes",
+        "`{}` has {gpus} GPUs up at {time}, each of them a process of this machine, at most {MAX_RANKS}\nhint: take a trace of fewer or smaller nodes",
         path.display(),
     ))
 }

@@ -11,13 +11,11 @@ use crate::plan::nodes_of_plan;
 use crate::plan::{Plan, PlanError, PlanLimits, PlanRequest, Planner, Replica, TrainingSettings};
 use crate::planner::autohet::{AutoHet, Engine};
 use crate::profile::{LayerProfile, ProfileError};
-use crate::report::StageFootprint;
 use crate::runtime::sim::Simulator;
 use crate::training::host_cluster;
-use crate::units::{format_bytes, format_seconds};
+use crate::units::format_seconds;
 use crate::validation::with_host_links;
 use anyhow::anyhow;
-use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Samples per optimizer step where nothing says.
@@ -63,6 +61,9 @@ impl Planned {
     fn given(asked: Asked<'_>, injection: Option<&Injection>) -> anyhow::Result<Self> {
         let plan = read_plan(asked.planning.plan.as_deref())?;
         agree(asked.planning, &plan)?;
+        if let Some(injection) = injection {
+            check_traced(&plan, injection)?;
+        }
         let model = ModelSpec::preset(&plan.model)?;
         let cost = asked.devices.cost_model(&model)?;
         let is_on_cores = asked.devices.backend == Backend::Cpu;
@@ -112,42 +113,30 @@ impl Planned {
         };
         let planned =
             AutoHet { engine: Engine::Search }.plan(&request).map_err(|error| refusal(error, is_for_cores))?;
-        let mut summary = summary(&planned.plan, planned.predicted_iteration_s);
-        if is_for_cores {
-            summary = format!("{summary} {}", host::assumptions());
-        }
-        Ok(Self {
-            plan: planned.plan,
-            model,
-            cluster,
-            cost,
-            choices: Some(choices),
-            summary: Some(summary),
-            is_predictable: true,
-        })
+        // What is planned for GPUs says nothing of the cores that play them.
+        let is_predictable = is_for_cores || asked.devices.backend != Backend::Cpu;
+        let is_measured = cost.profile().map(|profile| measures_all(profile, CPU, &planned.plan)).transpose()?;
+        let iteration = format_seconds(planned.predicted_iteration_s);
+        let predicted = match (is_predictable, is_for_cores && is_measured != Some(true)) {
+            (false, _) => String::new(),
+            (true, false) => format!("; predicted iteration {iteration}"),
+            (true, true) => format!("; predicted iteration {iteration} {}", host::assumptions()),
+        };
+        let summary = summary(&planned.plan) + &predicted;
+        let (plan, summary) = (planned.plan, Some(summary));
+        Ok(Self { plan, model, cluster, cost, choices: Some(choices), summary, is_predictable })
     }
+}
 
-    /// Refuses what the memory of this machine won't hold: all ranks at their peak, and the data once for each and once for
-    /// the coordinator. Nodes that are `elsewhere` have memory of their own.
-    pub(super) fn check_memory(&self, data_bytes: u64, elsewhere: &BTreeSet<String>) -> anyhow::Result<()> {
-        let cost = CostModel::new(self.model.clone(), host::cost_settings(), None);
-        let footprints = StageFootprint::of_plan(&self.plan, &self.cluster, &cost);
-        let stages = self.plan.replicas.iter().zip(&footprints).flat_map(|(replica, of)| replica.stages.iter().zip(of));
-        let here = stages.filter(|(stage, _)| !elsewhere.contains(&stage.node));
-        let here: Vec<(u64, u64)> = here.map(|(stage, of)| (stage.gpus.len() as u64, of.peak.total_bytes())).collect();
-        let needed: u64 = here.iter().map(|(ranks, bytes)| ranks * bytes).sum();
-        let ranks: u64 = here.iter().map(|(ranks, _)| ranks).sum();
-        let needed = needed.saturating_add(data_bytes.saturating_mul(ranks + 1));
-        let available = host::available_memory_bytes();
-        if needed <= available {
-            return Ok(());
-        }
-        let (needed, available) = (format_bytes(needed), format_bytes(available));
+/// A plan is carried out on the nodes that it names: one of which the trace never has some would never be in force.
+fn check_traced(plan: &Plan, injection: &Injection) -> anyhow::Result<()> {
+    let missing = plan.stages().find(|(_, stage)| injection.all.find(&stage.node).is_none());
+    missing.map_or(Ok(()), |(_, stage)| {
         Err(anyhow!(
-            "the ranks of `{}` take {needed}, this machine has {available} available\nhint: train a smaller model, plan with a smaller global batch or with `--ranks`, or free some memory",
-            self.model.name
+            "the plan uses node `{}`, which the trace of `--inject` never has\nhint: plan for nodes that the trace names, or leave out `--plan` to plan for those that are there",
+            stage.node
         ))
-    }
+    })
 }
 
 /// Two options that contradict each other.
@@ -230,7 +219,7 @@ pub(super) fn measures_all(profile: &LayerProfile, gpu: &str, plan: &Plan) -> Re
 }
 
 /// A plan in one line.
-fn summary(plan: &Plan, predicted_s: f64) -> String {
+fn summary(plan: &Plan) -> String {
     let depth = |replica: &Replica| replica.stages.len();
     let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let depths: Vec<usize> = plan.replicas.iter().map(depth).collect();
@@ -241,11 +230,10 @@ fn summary(plan: &Plan, predicted_s: f64) -> String {
         depths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ") + " stages"
     };
     format!(
-        "planned: {} of {stages}, tensor parallel {}, micro batch size {}, {}; predicted iteration {}",
+        "planned: {} of {stages}, tensor parallel {}, micro batch size {}, {}",
         count(plan.replicas.len(), "replica"),
         plan.tensor_parallel_text(),
         plan.micro_batch_size,
         plan.precision,
-        format_seconds(predicted_s),
     )
 }

@@ -5,10 +5,12 @@ use super::{host, worker_command};
 use crate::cli::files;
 use crate::model::{ModelSpec, Precision};
 use crate::profile::{LayerProfile, ProfileFile};
-use crate::runtime::device::DeviceKind;
+use crate::runtime::device::messages::Job;
+use crate::runtime::device::{DataSet, DeviceKind, check_job};
 use crate::validation::{ProfileRequest, StageKind, measure_profile};
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeSet;
 
 pub(super) fn run_profile(args: &ProfileArgs) -> anyhow::Result<()> {
     if args.backend == Backend::Emulated {
@@ -29,6 +31,7 @@ pub(super) fn run_profile(args: &ProfileArgs) -> anyhow::Result<()> {
         gpu_type: args.gpu_type.clone().unwrap_or_else(|| host::device_name(args.backend).to_owned()),
         steps: args.steps,
     };
+    args.out.as_deref().map(files::check_writable).transpose()?;
     let file = measure_with_progress(&request)?;
     let text = serde_json::to_string_pretty(&file)? + "\n";
     // What is written can be read.
@@ -39,8 +42,14 @@ pub(super) fn run_profile(args: &ProfileArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Measures, with a bar on stderr.
+/// Measures, with a bar on stderr, what this machine can hold.
 pub(super) fn measure_with_progress(request: &ProfileRequest) -> anyhow::Result<ProfileFile> {
+    if request.device == DeviceKind::Cpu {
+        for (model, plan) in request.points() {
+            check_job(&Job::new(plan.clone(), model.clone(), request.steps), &DataSet::Synthetic)?;
+            host::check_memory(&plan, &model, 0, &BTreeSet::new())?;
+        }
+    }
     let bar = ProgressBar::new(request.all_steps()).with_message(format!("profiling {}", request.model.name));
     bar.set_style(ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} steps, {eta} left")?);
     let measured = measure_profile(request, &worker_command()?, &|| bar.inc(1));

@@ -27,6 +27,14 @@ pub(super) enum What {
     Step(StepRecord),
     /// Workers that somebody else starts can join.
     Listening { address: SocketAddr },
+    /// A worker that somebody else has started wasn't let in.
+    TurnedAway { message: String },
+    /// A setting that the run from whose checkpoint training goes on didn't have.
+    OtherSetting { message: String },
+    /// All steps were done by an earlier run.
+    NothingLeft { step: u64 },
+    /// Nodes that were to be killed at a moment that never came.
+    NotKilled { nodes: Vec<String> },
     /// Nodes joined.
     Joined { nodes: Vec<String> },
     /// Nodes are about to be lost.
@@ -97,6 +105,10 @@ impl What {
         Some(match progress {
             Progress::Step(_) => return None,
             Progress::Listening { address } => Self::Listening { address: *address },
+            Progress::TurnedAway { message } => Self::TurnedAway { message: (*message).to_owned() },
+            Progress::OtherSetting { message } => Self::OtherSetting { message: (*message).to_owned() },
+            Progress::NothingLeft { step } => Self::NothingLeft { step: *step },
+            Progress::NotKilled { nodes } => Self::NotKilled { nodes: nodes.to_vec() },
             Progress::Joined { nodes } => Self::Joined { nodes: nodes.to_vec() },
             Progress::Noticed { nodes } => Self::Notice { nodes: nodes.to_vec() },
             Progress::Lost { node, how } => Self::Lost { node: (*node).to_owned(), how: (*how).to_owned() },
@@ -162,6 +174,15 @@ impl fmt::Display for What {
         match self {
             Self::Step(step) => write!(f, "step {}: loss {:.4}", step.step, step.loss),
             Self::Listening { address } => write!(f, "listening on {address} for the workers of other hosts"),
+            Self::TurnedAway { message } => write!(f, "turned away: {}", first_line(message)),
+            Self::OtherSetting { message } => write!(f, "goes on with another setting than before: {message}"),
+            Self::NothingLeft { step } => {
+                write!(
+                    f,
+                    "nothing left to do: the checkpoint of step {step} is there, and `--steps` counts from the first"
+                )
+            }
+            Self::NotKilled { nodes } => write!(f, "never came to the moment of `--kill`: {}", names(nodes)),
             Self::Joined { nodes } => write!(f, "joined: {}", names(nodes)),
             Self::Notice { nodes } => write!(f, "notice: {} will be taken away", names(nodes)),
             Self::Lost { node, how } => write!(f, "lost: `{node}` {how}"),

@@ -56,7 +56,9 @@ impl Results {
     /// Writes the folder, if one was asked for and there is something to write, and says where it is. `outcome` says how
     /// the run ended.
     pub(super) fn write(&self, job: &Job, outcome: &str) -> anyhow::Result<Option<PathBuf>> {
-        let Some(out) = self.out.as_deref().filter(|_| !self.records.is_empty()) else { return Ok(None) };
+        let is_something = |record: &Record| !matches!(record.what, What::NothingLeft { .. });
+        let has_something = self.records.iter().any(is_something);
+        let Some(out) = self.out.as_deref().filter(|_| has_something) else { return Ok(None) };
         let folder = ResultsFolder::create(out)?;
         folder.write("metrics.csv", self.metrics_csv()?)?;
         folder.write("events.jsonl", self.events_jsonl()?)?;
@@ -150,7 +152,7 @@ impl Results {
             "steps_done": all.last().map_or(0, |step| step.step),
             "steps_repeated": all.iter().filter(|step| step.attempt > 1).count(),
             "seed": job.seed,
-            "learning_rate": job.learning_rate.peak,
+            "learning_rate": shortest(job.learning_rate.peak),
             "first_loss": all.first().map(|step| step.loss),
             "last_loss": all.last().map(|step| step.loss),
             "tokens_per_s": tokens as f64 / wall_s,
@@ -163,6 +165,12 @@ impl Results {
             "checkpoints": count(|what| matches!(what, What::Checkpoint { place: "object_store", .. })),
         })
     }
+}
+
+/// The number of fewest digits that is this one in single precision: `0.001`, where doubling the precision makes
+/// `0.0010000000474974513`.
+fn shortest(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or_else(|_| f64::from(value))
 }
 
 fn backend_name(job: &Job) -> &'static str {

@@ -143,13 +143,20 @@ impl CheckpointArgs {
 }
 
 impl InjectionArgs {
-    /// Refuses what could never happen: kills of nodes that there never are (`nodes` are all that there can be), and kills
-    /// and recoveries that take checkpoints where none are kept.
-    pub(super) fn check(&self, nodes: &Cluster, has_checkpoints: bool) -> anyhow::Result<()> {
+    /// Refuses what could never happen: kills of nodes that there never are (`nodes` are all that there can be) or after
+    /// the last step, and kills and recoveries that take checkpoints where none are kept.
+    pub(super) fn check(&self, nodes: &Cluster, steps: u32, has_checkpoints: bool) -> anyhow::Result<()> {
         let names = nodes.nodes.iter().map(|node| node.name.as_str());
         if let Some(KillPoint { node, .. }) = self.kill.iter().find(|kill| nodes.find(&kill.node).is_none()) {
             let hint = crate::suggest::hint(node, names);
             return Err(anyhow!("`--kill` names node `{node}`, which there never is\nhint: {hint}"));
+        }
+        if let Some(kill) = self.kill.iter().find(|kill| kill.at.step > u64::from(steps)) {
+            return Err(anyhow!(
+                "`--kill` of node `{}` is in iteration {}, the run has {steps}\nhint: name an earlier one, or give more `--steps`",
+                kill.node,
+                kill.at.step
+            ));
         }
         let in_checkpoint = self.kill.iter().any(|kill| kill.at.phase == StopPhase::Checkpoint);
         let option = match (has_checkpoints, in_checkpoint, self.recover_from) {

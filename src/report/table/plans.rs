@@ -44,9 +44,9 @@ pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
                 Cell::new(once(if is_many { format!("{j}-{}", group.end - 1) } else { j.to_string() })),
                 Cell::new(once(replica.micro_batches.to_string())),
                 Cell::new(p),
-                Cell::new(if is_many { format!("{} ...", stage.node) } else { stage.node.clone() }),
+                Cell::new(if is_many { format!("{} …", stage.node) } else { stage.node.clone() }),
                 Cell::new(&stage.gpu_type),
-                Cell::new(if is_many { format!("{} ...", gpus(stage)) } else { gpus(stage) }),
+                Cell::new(if is_many { format!("{} …", gpus(stage)) } else { gpus(stage) }),
                 Cell::new(layers(stage)),
                 Cell::new(footprint.map_or_else(String::new, memory)),
             ]);
@@ -117,13 +117,17 @@ fn heading(report: &PlanReport<'_>, screen: Screen) -> String {
     ];
     shape.extend(plan.sequence_parallel.then(|| "sequence parallel".to_owned()));
     shape.extend([plan.precision.to_string(), plan.schedule.title().to_owned()]);
-    let figures = [
+    let mut figures = vec![
         format!("predicted iteration {}", format_seconds(planned.predicted_iteration_s)),
         format!("lower bound {}", format_seconds(planned.lower_bound_s)),
         format!("gap {}", percent(planned.gap)),
         format!("{} tokens/s", or_absent(report.tokens_per_s(), figure)),
-        format!("planned by {} in {}", plan.planner, format_seconds(report.planning_s)),
     ];
+    if let (Some(usd_per_hour), Some(usd)) = (report.usd_per_hour, report.usd_per_million_tokens()) {
+        figures.push(format!("{usd_per_hour:.2} USD/h"));
+        figures.push(format!("{usd:.4} USD per 10^6 tokens"));
+    }
+    figures.push(format!("planned by {} in {}", plan.planner, format_seconds(report.planning_s)));
     format!("{}\n{}", joined_by_commas(&shape, screen), joined_by_commas(&figures, screen))
 }
 
@@ -246,10 +250,10 @@ mod tests {
         planned.plan.replicas = replicas;
         let table = plan_table(&report(&planned), Screen::PLAIN);
         let has = |start: &str, node: &str| table.lines().any(|line| line.starts_with(start) && line.contains(node));
-        assert!(has("0-7", "a100-80-0 ...") && has("8-9", "v100-32-0 ...") && table.ends_with(ALIKE), "{table}");
+        assert!(has("0-7", "a100-80-0 …") && has("8-9", "v100-32-0 …") && table.contains(ALIKE), "{table}");
         planned.plan.replicas.truncate(8);
         let table = plan_table(&report(&planned), Screen::PLAIN);
-        assert!(table.lines().any(|line| line.starts_with("7 ")) && !table.contains("..."), "{table}");
+        assert!(table.lines().any(|line| line.starts_with("7 ")) && !table.contains("…"), "{table}");
     }
 
     #[test]

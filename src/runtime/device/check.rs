@@ -8,7 +8,7 @@ use crate::plan::{Plan, ScheduleKind};
 use crate::units::format_bytes;
 
 /// Most processes that one machine is asked to run.
-const MAX_RANKS: usize = 64;
+pub const MAX_RANKS: usize = 64;
 /// Tensor-parallel degrees: those that cut the eight slices of a block's state evenly.
 const TENSOR_PARALLEL_SIZES: [u32; 4] = [1, 2, 4, 8];
 /// Most bytes that emulated ranks hold in all.

@@ -36,10 +36,10 @@ impl DataSet {
         }
         let needed = model.seq_length as usize + 1;
         if corpus.len() < needed {
-            return Err(DeviceError::TooLittleData { found: corpus.len(), needed });
+            return Err(DeviceError::TooLittleData { data: corpus.name(), found: corpus.len(), needed });
         }
         match corpus.first_beyond(vocab_size) {
-            Some((position, token)) => Err(DeviceError::Token { position, token, vocab_size }),
+            Some((position, token)) => Err(DeviceError::Token { data: corpus.name(), position, token, vocab_size }),
             None => Ok(()),
         }
     }
@@ -49,6 +49,14 @@ impl DataSet {
         match self {
             Self::Synthetic => (DataOrigin::Synthetic, None),
             Self::Corpus(corpus) => corpus.origin(),
+        }
+    }
+
+    /// What tells it from others, for people.
+    pub fn fingerprint(&self) -> String {
+        match self {
+            Self::Synthetic => "synthetic".to_owned(),
+            Self::Corpus(corpus) => corpus.fingerprint(),
         }
     }
 
@@ -135,7 +143,7 @@ mod tests {
     #[test]
     fn what_yields_no_sample_is_refused() {
         let short = corpus(TokenFormat::Text, vec![0; 128]);
-        assert!(matches!(short.check(&model()), Err(DeviceError::TooLittleData { found: 128, needed: 129 })));
+        assert!(matches!(short.check(&model()), Err(DeviceError::TooLittleData { found: 128, needed: 129, .. })));
         let small = ModelSpec { vocab_size: 255, ..model() };
         let text = corpus(TokenFormat::Text, vec![0; 999]);
         assert!(matches!(text.check(&small), Err(DeviceError::Vocabulary { .. })));
@@ -144,6 +152,6 @@ mod tests {
         numbers[303] = 1;
         let tokens = corpus(TokenFormat::U16, numbers);
         let beyond = tokens.check(&model()).unwrap_err();
-        assert!(matches!(beyond, DeviceError::Token { position: 151, token: 300, vocab_size: 256 }), "{beyond}");
+        assert!(matches!(beyond, DeviceError::Token { position: 151, token: 300, vocab_size: 256, .. }), "{beyond}");
     }
 }

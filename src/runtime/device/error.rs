@@ -4,6 +4,7 @@ use super::messages::ShardOrigin;
 use super::{StoreError, TransportError};
 use crate::model::Block;
 use crate::plan::PlanViolation;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Why training can't start, or ended early.
@@ -33,9 +34,11 @@ pub enum DeviceError {
     },
     /// A token that the model doesn't have.
     #[error(
-        "token {position} of the data, counted from 0, is `{token}`, the model's vocabulary has {vocab_size} tokens\nhint: give tokens of a vocabulary of this size, or name the format with `--data-format`"
+        "token {position} of {data}, counted from 0, is `{token}`, the model's vocabulary has {vocab_size} tokens\nhint: give tokens of a vocabulary of this size, or name the format with `--data-format`"
     )]
     Token {
+        /// The file, for people.
+        data: String,
         /// Where it stands, in tokens from the first.
         position: u64,
         /// The token.
@@ -45,9 +48,11 @@ pub enum DeviceError {
     },
     /// Data that yields no sample.
     #[error(
-        "the data has {found} tokens, a sample takes {needed}\nhint: give more data, or leave `--data` out for the synthetic set"
+        "{data} has {found} tokens, a sample takes {needed}\nhint: give more data, or leave `--data` out for the synthetic set"
     )]
     TooLittleData {
+        /// The file, for people.
+        data: String,
         /// Tokens of the data.
         found: usize,
         /// Tokens of one sample and the one that follows.
@@ -93,10 +98,20 @@ pub enum DeviceError {
         from: String,
     },
     /// The environment that a worker's process needs.
-    #[error("`{variable}` isn't set or can't be used\nhint: workers are started by `autohet-run --plan`, not by hand")]
+    #[error(
+        "`{variable}` isn't set or can't be used\nhint: a worker that you start yourself takes `--coordinator`, `--node` and `--secret-file`"
+    )]
     Environment {
         /// The variable.
         variable: &'static str,
+    },
+    /// The coordinator has no place for this worker.
+    #[error(
+        "the coordinator at `{coordinator}` hasn't let this worker in\nhint: it says why; the secret has to be its own, and `--node` and `--gpu` a device of its `--hosts` that no other worker plays"
+    )]
+    NotLetIn {
+        /// Where it listens.
+        coordinator: SocketAddr,
     },
     /// A thread of this process panicked.
     #[error("the {thread} thread of this process panicked")]

@@ -227,8 +227,10 @@ pub enum FromWorker {
     /// Its gradients are reduced.
     GradientsReady {
         /// Its part of the squared norm of its replica's gradient.
+        #[serde(with = "exact")]
         squared_norm: f64,
         /// Sum of the losses of its micro batches, so that the loss of a step that counts is known whoever is lost.
+        #[serde(with = "exact")]
         loss: f64,
     },
     /// It has run an iteration.
@@ -275,6 +277,20 @@ pub enum FromWorker {
         /// Why.
         message: String,
     },
+}
+
+/// Numbers by their bits: JSON has none that aren't finite, and a run that diverges has.
+mod exact {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        value.to_bits().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        u64::deserialize(deserializer).map(f64::from_bits)
+    }
 }
 
 /// A written part of a checkpoint.
@@ -331,4 +347,20 @@ pub fn tell(to: &mut impl Transport, message: &impl Serialize) -> Result<(), Tra
 /// The next message; `name` is how errors call the sender.
 pub fn hear<T: DeserializeOwned>(from: &mut impl Transport, name: &str) -> Result<T, DeviceError> {
     serde_json::from_slice(&from.receive()?).map_err(|_| DeviceError::Protocol { from: name.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_arrive_as_they_are_whatever_they_are() {
+        for sent in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 1.0 / 3.0] {
+            let text = serde_json::to_vec(&FromWorker::GradientsReady { squared_norm: sent, loss: -sent }).unwrap();
+            let FromWorker::GradientsReady { squared_norm, loss } = serde_json::from_slice(&text).unwrap() else {
+                panic!("it is another message");
+            };
+            assert_eq!((squared_norm.to_bits(), loss.to_bits()), (sent.to_bits(), (-sent).to_bits()));
+        }
+    }
 }

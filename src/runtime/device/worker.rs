@@ -11,7 +11,7 @@ use super::holding::Held;
 use super::interrupt::Interrupt;
 use super::messages::{Assignment, Begin, FromWorker, SnapshotOrder, ToWorker, WorkerName};
 use super::peers::{Peers, Shelves};
-use super::transport::connect;
+use super::transport::{TransportError, connect};
 use super::{DataSet, DeviceError, Secret, Vaults};
 use part::Part;
 use saving::Saving;
@@ -33,7 +33,10 @@ pub fn run_worker(coordinator: SocketAddr, secret: &Secret, who: WorkerName) -> 
     let shelves = Shelves { held: held.clone(), vaults: Arc::clone(&vaults) };
     let (peers, address) = Peers::open(transport.local_ip()?, secret, Arc::new(shelves))?;
     super::messages::tell(&mut transport, &FromWorker::Joined { who, address })?;
-    let (begin, data) = hear_begin(&mut transport)?;
+    let (begin, data) = hear_begin(&mut transport).map_err(|error| match error {
+        DeviceError::Transport(TransportError::Closed { .. }) => DeviceError::NotLetIn { coordinator },
+        other => other,
+    })?;
     if let Some(places) = &begin.vaults {
         vaults.get_or_init(|| Vaults::new(places));
     }

@@ -1,8 +1,9 @@
 //! A change of plan: all workers let go of what they do and hold their state, those of the new plan get theirs together
 //! from it, and when all have, the new plan counts. Whoever is lost before that, nothing that was held is gone.
 
+use super::losses::OBJECT_STORE;
 use super::{Doing, Event, Observe, World, tell};
-use crate::elastic::Reconfiguration;
+use crate::elastic::{Origin, Reconfiguration};
 use crate::ids::Rank;
 use crate::runtime::device::messages::{Assignment, BytesRead, Job, StopPhase, ToWorker, WorkerId};
 use crate::training::TrainingError;
@@ -38,8 +39,14 @@ impl Change {
 }
 
 impl World<'_> {
-    /// Begins a change of plan.
+    /// Begins a change of plan. From the seed it only goes where there was no checkpoint: one that can't be read may be
+    /// mended, and isn't to be written over.
     pub(super) fn reconfigure(&mut self, to: Arc<Reconfiguration>) -> Result<(), TrainingError> {
+        if to.recovery.origin == Origin::InitialWeights
+            && let Some(message) = self.unreadable.take()
+        {
+            return Err(TrainingError::Failed { who: OBJECT_STORE.to_owned(), message });
+        }
         let leaving = self.park_all();
         let is_over = leaving.is_empty();
         self.doing = Doing::Changing(Box::new(Change { to, epoch: self.epoch, leaving, gathering: None }));
@@ -136,6 +143,7 @@ impl World<'_> {
             read,
         };
         self.cast = Some(cast);
+        self.unreadable = None;
         self.checkpoints.go_back_to(resume_step)?;
         self.step = resume_step;
         tell(observe, &Progress::Reconfigured(&report))?;

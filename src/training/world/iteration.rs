@@ -71,10 +71,13 @@ impl World<'_> {
         let squared_norm: f64 = of_first.map(|((squared_norm, _), _)| squared_norm).sum();
         let micro_batches = f64::from(plan.global_batch_size / plan.micro_batch_size);
         let loss = ready.iter().map(|(_, loss)| loss).sum::<f64>() / micro_batches;
-        if !loss.is_finite() {
-            return Err(TrainingError::Diverged { step: self.step + 1, loss });
+        let gradient_norm = squared_norm.sqrt();
+        for (what, value) in [("loss", loss), ("gradient norm", gradient_norm)] {
+            if !value.is_finite() {
+                return Err(TrainingError::Diverged { step: self.step + 1, what, value });
+            }
         }
-        iteration.committed = Some((squared_norm.sqrt(), loss));
+        iteration.committed = Some((gradient_norm, loss));
         let commit = Commit { gradient_scale: job.gradient_scale(squared_norm) };
         for worker in cast.workers.clone() {
             self.workers.tell(worker, &ToWorker::Commit(commit));

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// How long to wait after a peer was missed for word of its death, which explains it.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
+/// What the object store is called where it is told of.
+pub(super) const OBJECT_STORE: &str = "the object store";
+
 /// A worker that misses a peer of which nobody has heard that it is gone.
 pub(super) struct Suspicion {
     worker: WorkerId,
@@ -82,7 +85,10 @@ impl World<'_> {
         };
         let who = match &copies {
             LostCopies::Disk { node } => format!("the disk of `{node}`"),
-            LostCopies::ObjectStore { .. } => "the object store".to_owned(),
+            LostCopies::ObjectStore { .. } => {
+                self.unreadable = Some(message.to_owned());
+                OBJECT_STORE.to_owned()
+            }
         };
         tell(observe, &Progress::CheckpointFailed { step, who: &who, message })?;
         self.handle(Event::CopiesLost(copies), observe)

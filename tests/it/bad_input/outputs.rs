@@ -57,6 +57,15 @@ fn a_full_disk_behind_stdout_is_named_with_a_hint() {
 }
 
 #[test]
+fn an_error_that_nobody_reads_is_still_told_by_the_exit_code() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_autohet-sim"));
+    let status = command.args(["plan", "--cluster", "1x1xFOO", "--model", "x"]).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
 fn a_circle_of_links_is_refused() {
     let sandbox = Sandbox::new();
     symlink("b", sandbox.path("a")).unwrap();

@@ -5,6 +5,9 @@ use super::{autohet_run, folder_with, plan};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Eleven seconds: a loss, a notice that is followed, two at once, a join; each with time to recover on a busy machine.
 const TRACE: &str = "time_s,event,node,gpu_type,gpu_count\n\
@@ -92,4 +95,35 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{options:?}: {stderr}");
         assert!(stderr.contains(expected), "{options:?}: {stderr}");
     }
+}
+
+#[test]
+fn a_signal_leaves_no_temporary_folder_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("trace.csv"), TRACE).unwrap();
+    let temporary = folder.path().join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_autohet-run"))
+        .current_dir(folder.path())
+        .env("TMPDIR", &temporary)
+        .arg("check")
+        .args(EMULATED)
+        .args(["--inject", "trace.csv", "--checkpoint-every", "1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    // Checkpoints are being written: the workers are at work.
+    let has_checkpoints = || {
+        let folders = fs::read_dir(&temporary).unwrap().flatten();
+        folders.into_iter().any(|folder| folder.path().join("object-store").exists())
+    };
+    while !has_checkpoints() {
+        assert!(Instant::now() < deadline, "it never began to train");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(Command::new("sh").args(["-c", &format!("kill -TERM {}", child.id())]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
 }

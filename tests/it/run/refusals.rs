@@ -12,6 +12,7 @@ fn refusal(plan: &serde_json::Value, options: &[&str]) -> String {
     write("odd.bin", &[1, 2, 3]);
     let large: Vec<u8> = (0..300_u16).flat_map(|token| if token < 200 { token } else { 256 }.to_le_bytes()).collect();
     write("large.u16", &large);
+    write("other.csv", b"time_s,event,node,gpu_type,gpu_count\n0,up,x,T4,1\n100,down,x,,\n");
     write("bare.csv", b"time_s,event,node\n0,up,a\n100,down,a\n");
     write("many.csv", b"time_s,event,node,gpu_type,gpu_count\n0,up,a,T4,128\n100,down,a,,\n");
     let output = autohet_run(folder.path()).args(options).output().unwrap();
@@ -34,10 +35,22 @@ fn plans_that_it_cannot_run() {
     four["replicas"][0]["stages"][0]["gpus"] = [0, 1, 2, 3].into();
     let mut three = good.clone();
     three["replicas"][0]["stages"][0]["gpus"] = [0, 1, 2].into();
+    let on = |node: &str, gpus: &[u32]| {
+        let mut plan = good.clone();
+        let stage = &mut plan["replicas"][0]["stages"][0];
+        (stage["node"], stage["gpus"]) = (node.into(), gpus.into());
+        plan
+    };
     let mut old = with("schema_version", 1.into());
     old["tensor_parallel_size"] = 2.into();
     let heads = "a stage of 4 GPUs of `llama-tiny`, which has 2 key and value heads, can't be trained here\nhint: ";
     let cases = [
+        (
+            on("n0", &[u32::MAX]),
+            "nodes that have 4294967295 GPUs, counted from GPU 0 of each, can't be trained here\nhint: ",
+        ),
+        (on("n0", &[0, 0]), "GPU 0 of node `n0` is used already\nhint: "),
+        (on("", &[0]), "a node without a name can't be trained here\nhint: "),
         (three, "a plan with a stage of 3 GPUs can't be trained here\nhint: "),
         (four, heads),
         (with("tensor_parallel_size", 2.into()), "unknown field `tensor_parallel_size`"),
@@ -69,11 +82,11 @@ fn refuses(cases: &[(&[&str], &str)]) {
 #[test]
 fn data_and_optimizers_that_make_no_sense() {
     refuses(&[
-        (&["--plan", "plan.json", "--data", "short.txt"], "the data has 5 tokens, a sample takes 129\nhint: "),
+        (&["--plan", "plan.json", "--data", "short.txt"], "short.txt` has 5 tokens, a sample takes 129\nhint: "),
         (&["--plan", "plan.json", "--data", "nowhere.txt"], "`nowhere.txt` can't be read: "),
         (&["--plan", "plan.json", "--data", "latin.txt"], "`latin.txt` isn't UTF-8 text from byte 2 on\nhint: "),
         (&["--plan", "plan.json", "--data", "odd.bin"], "`odd.bin` has 3 bytes, which isn't a whole number of tokens"),
-        (&["--plan", "plan.json", "--data", "large.u16"], "token 200 of the data, counted from 0, is `256`, "),
+        (&["--plan", "plan.json", "--data", "large.u16"], "large.u16`, counted from 0, is `256`, "),
         (&["--plan", "plan.json", "--data-format", "u16"], "--data <FILE>"),
         (
             &["--plan", "plan.json", "--learning-rate", "-1"],
@@ -132,6 +145,10 @@ fn plans_nodes_and_devices_that_make_no_sense() {
         (&["--plan", "plan.json", "--gpu-type", "T4"], "`--gpu-type` says how to read a trace\nhint: "),
         (&["--plan", "plan.json", "--inject", "nowhere.csv"], "`nowhere.csv`"),
         (
+            &["--plan", "plan.json", "--inject", "other.csv"],
+            "the plan uses node `n0`, which the trace of `--inject` never has\nhint: ",
+        ),
+        (
             &["--model", "gpt-tiny", "--inject", "bare.csv"],
             "`bare.csv`: the trace doesn't say which GPUs node `a` has\nhint: ",
         ),
@@ -159,20 +176,51 @@ fn models_that_this_machine_cannot_hold() {
     );
     let mut given = plan("1f1b", "none", &[(2, &[48])]);
     given["model"] = "gpt3-30b".into();
-    let stderr = refusal(&given, &["--plan", "plan.json"]);
-    assert!(stderr.contains("the ranks of `gpt3-30b` take ") && stderr.contains("available\nhint: "), "{stderr}");
+    let profile = ["profile", "--model", "gpt3-30b", "--micro-batch-sizes", "4096"];
+    for options in [&["--plan", "plan.json"][..], &["check", "--plan", "plan.json"], &profile] {
+        let stderr = refusal(&given, options);
+        assert!(stderr.contains("the ranks of `gpt3-30b` take ") && stderr.contains("available\nhint: "), "{stderr}");
+    }
 }
 
 #[test]
 fn a_rank_is_not_started_by_hand() {
-    let folder = tempfile::tempdir().unwrap();
-    autohet_run(folder.path()).arg("worker").assert().code(1);
+    refuses(&[(&["worker"], "isn't set or can't be used\nhint: ")]);
+}
+
+#[test]
+fn places_where_nothing_can_be_written() {
+    refuses(&[
+        (
+            &["--plan", "plan.json", "--out", "out", "--checkpoint-dir", "out/checkpoints"],
+            "`--out` is `out`, `--checkpoint-dir` is `out/checkpoints`: one lies in the other\nhint: ",
+        ),
+        (
+            &["--plan", "plan.json", "--out", "ckpt/out", "--checkpoint-dir", "ckpt"],
+            "`--checkpoint-dir` is `ckpt`: one lies in the other\nhint: ",
+        ),
+        (&["--model", "gpt-tiny", "--out", "out", "--plan-out", "out/plan.json"], "one lies in the other\nhint: "),
+        (&["--model", "gpt-tiny", "--plan-out", "none/plan.json"], "cannot write `none/plan.json`"),
+        (&["--plan", "plan.json", "--checkpoint-dir", "short.txt"], "cannot keep checkpoints in `short.txt`"),
+        (&["--plan", "plan.json", "--checkpoint-dir", "/proc/x"], "cannot keep checkpoints in `/proc/x`"),
+        (&["--plan", "plan.json", "--checkpoint-dir", "c", "--store-mb-per-s", "0"], "`--store-mb-per-s` is `0`"),
+        (&["profile", "--model", "gpt-tiny", "--out", "none/p.json"], "cannot write `none/p.json`"),
+        (&["check", "--plan", "plan.json", "--out", "/proc/x"], "cannot create results in `/proc`"),
+        (
+            &["check", "--plan", "plan.json", "--tolerance", "5"],
+            "`--tolerance` is `5`, expected 0% to 1000%, or 0 to 1",
+        ),
+    ]);
 }
 
 #[test]
 fn kills_and_recoveries_that_could_never_happen() {
     refuses(&[
         (&["--plan", "plan.json", "--kill", "n7@2"], "`--kill` names node `n7`, which there never is\nhint: "),
+        (
+            &["--plan", "plan.json", "--steps", "2", "--kill", "n0@3"],
+            "`--kill` of node `n0` is in iteration 3, the run has 2\nhint: ",
+        ),
         (&["--plan", "plan.json", "--kill", "n0@2:checkpoint"], "in the phase `checkpoint` takes checkpoints"),
         (&["--plan", "plan.json", "--recover-from", "object-store"], "hint: add `--checkpoint-dir FOLDER`"),
         (&["--plan", "plan.json", "--checkpoint-every", "5"], "--checkpoint-dir <FOLDER>"),

@@ -155,6 +155,66 @@ fn the_folder_has_what_was_measured_also_of_steps_done_again() {
 }
 
 #[test]
+fn a_run_that_diverges_says_so() {
+    let folder = folder_with(&plan("1f1b", "none", &[(2, &[2, 2])]));
+    let options = ["--plan", "plan.json", "--steps", "6", "--learning-rate", "1e30"];
+    let output = autohet_run(folder.path()).args(options).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("training has diverged: the ") && stderr.contains("\nhint: lower the learning rate"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("lost: "), "{stderr}");
+}
+
+#[test]
+fn a_run_whose_messages_nobody_reads_goes_on() {
+    let folder = folder_with(&plan("1f1b", "none", &[(2, &[4])]));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_autohet-run"));
+    command.current_dir(folder.path()).args(["--plan", "plan.json", "--steps", "1", "--out", "out"]);
+    let status = command.stdout(Stdio::null()).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(folder.path().join("out/summary.json").exists());
+}
+
+#[test]
+fn a_run_that_goes_on_says_what_is_new_and_when_nothing_is_left() {
+    let folder = folder_with(&plan("1f1b", "none", &[(2, &[4])]));
+    let plan = ["--plan", "plan.json", "--checkpoint-dir", "ckpt"];
+    let first = ["--steps", "2", "--kill", "n0@2:recovery"];
+    let (_, stderr) = run(folder.path(), &[&plan[..], &first].concat());
+    assert!(stderr.contains("never came to the moment of `--kill`: `n0`"), "{stderr}");
+    let (stdout, stderr) = run(folder.path(), &[&plan[..], &["--steps", "2", "--out", "out"]].concat());
+    assert!(stdout.is_empty() && stderr.contains("nothing left to do: the checkpoint of step 2 is there"), "{stderr}");
+    assert!(!folder.path().join("out").exists(), "there is nothing to be drawn");
+    let (_, stderr) = run(folder.path(), &[&plan[..], &["--steps", "3", "--learning-rate", "5e-4"]].concat());
+    assert!(stderr.contains("another setting than before: `--learning-rate` is 0.0005, it was 0.001"), "{stderr}");
+    assert_eq!(stderr.matches("another setting").count(), 1, "{stderr}");
+}
+
+#[test]
+fn predictions_for_gpus_are_not_shown_of_cores() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--model", "gpt-tiny", "--cluster", "1x1xT4", "--steps", "1", "--format", "json"];
+    let (stdout, stderr) = run(folder.path(), &options);
+    assert!(stderr.contains("planned: ") && !stderr.contains("predicted"), "{stderr}");
+    assert!(of_kind(&objects(&stdout), "step")[0]["predicted_iteration_s"].is_null(), "{stdout}");
+}
+
+#[test]
+fn help_of_subcommands_says_what_they_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = run(folder.path(), &["check", "--help"]).0;
+    assert!(check.contains("Predicts an iteration") && check.contains("profiled first"), "{check}");
+    assert!(!check.contains("--plan-out <FILE>") && !check.contains("planned for the"), "{check}");
+    let profile = run(folder.path(), &["profile", "--help"]).0;
+    assert!(profile.contains("for `--profile`") && profile.contains("cut to two layers"), "{profile}");
+}
+
+#[test]
 fn an_interrupted_run_keeps_what_it_measured() {
     let folder = folder_with(&plan("1f1b", "none", &[(2, &[2, 2])]));
     let (mut child, mut rows) = spawned(&folder, &[&["--plan", "plan.json", "--steps", "100000", "--out", "out"]]);
@@ -247,13 +307,20 @@ fn workers_of_other_hosts_join_and_strangers_do_not() {
         command.args(["worker", "--coordinator", address, "--node", node, "--secret-file", secret]);
         command.output().unwrap()
     };
-    assert_eq!(worker("n1", "wrong").status.code(), Some(1));
-    assert_eq!(worker("n7", "secret").status.code(), Some(1));
+    for (node, secret) in [("n1", "wrong"), ("n7", "secret")] {
+        let refused = worker(node, secret);
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("hasn't let this worker in\nhint: "), "{stderr}");
+    }
     let served = worker("n1", "secret");
     assert_eq!(served.status.code(), Some(0), "{}", String::from_utf8_lossy(&served.stderr));
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     let records = objects(&rest.join("\n"));
     assert_eq!(of_kind(&records, "step").len(), 3);
+    let turned_away: Vec<&str> =
+        of_kind(&records, "turned_away").iter().map(|record| record["message"].as_str().unwrap()).collect();
+    assert!(turned_away[0].contains("secret") && turned_away[1].contains("`n7`"), "{turned_away:?}");
     assert_eq!(coordinator.wait().unwrap().code(), Some(0));
 }
 

@@ -137,6 +137,41 @@ fn a_damaged_checkpoint_is_passed_over_and_told_of() {
     assert_same(&found, &expected);
 }
 
+/// One byte in the middle of a shard, of a file that keeps its size.
+fn flip(folder: &TempDir, step: u64) {
+    let shard = folder.path().join(format!("ckpt/object-store/step-{step:010}/layer-00000.slice-0.safetensors"));
+    let mut bytes = fs::read(&shard).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(shard, bytes).unwrap();
+}
+
+#[test]
+fn where_a_checkpoint_has_one_wrong_byte_training_goes_on_from_the_one_before() {
+    let folder = with_checkpoints();
+    flip(&folder, 4);
+    let (found, stderr) = losses(folder.path(), &["--checkpoint-dir", "ckpt"]);
+    assert!(stderr.contains("checkpoint of step 4 failed") && stderr.contains("crc32"), "{stderr}");
+    let expected: BTreeMap<u64, f64> = undisturbed().range(3..).map(|(&step, &loss)| (step, loss)).collect();
+    assert_same(&found, &expected);
+    assert!(folder.path().join("ckpt/object-store/step-0000000002/manifest.json").exists());
+}
+
+#[test]
+fn where_all_checkpoints_have_a_wrong_byte_nothing_is_deleted() {
+    let folder = with_checkpoints();
+    flip(&folder, 2);
+    flip(&folder, 4);
+    let mut command = autohet_run(folder.path());
+    let output = command.args(["--plan", "plan.json", "--steps", "6", "--checkpoint-dir", "ckpt"]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("the object store failed: ") && stderr.contains("\nhint: "), "{stderr}");
+    for step in [2, 4] {
+        assert!(folder.path().join(format!("ckpt/object-store/step-{step:010}/manifest.json")).exists());
+    }
+}
+
 #[test]
 fn another_runs_checkpoints_are_refused() {
     let folder = with_checkpoints();

@@ -3,6 +3,7 @@
 use super::super::args::{Backend, CheckArgs};
 use super::super::host::{self, CPU};
 use super::super::inject::{Injection, gpus_up};
+use super::super::interrupt::Stop;
 use super::super::planning::{Asked, Planned};
 use super::super::profile::measure_with_progress;
 use super::super::worker_command;
@@ -18,7 +19,7 @@ use crate::runtime::device::messages::Job;
 use crate::runtime::device::{DataSet, DeviceKind, StorePace, check_job};
 use crate::runtime::sim::Simulator;
 use crate::trace::{NodeEvent, NodeEventKind};
-use crate::training::{CheckpointPlan, Elsewhere, Schedule, Training, train};
+use crate::training::{CheckpointPlan, Elsewhere, Schedule, Training, check_nodes, train};
 use crate::units::SimTime;
 use crate::validation::{
     Judged, Lived, Machine, ProfileRequest, Recovered, StageKind, Witness, WorldRow, compare_worlds,
@@ -66,14 +67,15 @@ pub(super) struct Count {
 /// Replays, runs, compares.
 pub(super) fn check_trace(args: &CheckArgs, injection: Injection, tolerance: f64) -> anyhow::Result<InjectReport> {
     let time_scale = args.devices.time_scale;
-    let folder = Folder::of(args.injection.checkpoint_dir.as_deref())?;
+    let checkpoint_dir = args.injection.checkpoint_dir.as_deref();
+    checkpoint_dir.map_or(Ok(()), check_empty)?;
     let injection = if args.devices.backend == Backend::Cpu { on_cores(injection) } else { injection };
     for note in &injection.notes {
         eprintln!("{note}");
     }
-    let training = training(args, &injection, &folder)?;
+    let mut training = training(args, &injection)?;
     let replayed = replayed(&training, &injection, time_scale)?;
-    let run = run(&training, injection.span)?;
+    let run = run(&mut training, checkpoint_dir, injection.span)?;
     let rows = compare_worlds(&replayed, &run, tolerance);
     let equal = replayed.plans.iter().zip(&run.plans).take_while(|(predicted, measured)| predicted == measured).count();
     Ok(InjectReport {
@@ -98,37 +100,20 @@ pub(super) fn check_options(args: &CheckArgs) -> anyhow::Result<()> {
     let devices = &args.devices;
     let reason = match devices.backend {
         Backend::Cuda => Some("`--backend cuda`: GPUs can't be checked yet"),
-        Backend::Cpu if args.planning.plan.is_some() => Some("`--plan` on `--backend cpu`, where each GPU is a core"),
+        Backend::Cpu if args.plan.plan.is_some() => Some("`--plan` on `--backend cpu`, where each GPU is a core"),
         _ if devices.slowdown.is_some() => Some("`--slowdown`, which names ranks of one plan"),
         _ if devices.cluster.is_some() => Some("`--cluster`, as the nodes are those of the trace"),
-        _ if args.planning.plan_out.is_some() => Some("`--plan-out`"),
         _ => None,
     };
     reason.map_or(Ok(()), |reason| Err(anyhow!("`--inject` can't be checked with {reason}\nhint: leave it out")))
 }
 
-/// Where checkpoints go; a temporary folder goes with it.
-enum Folder {
-    Given(PathBuf),
-    Temporary(TempDir),
-}
-
-impl Folder {
-    /// A check begins with no state, as the replay does.
-    fn of(given: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(path) = given else { return Ok(Self::Temporary(tempfile::tempdir()?)) };
-        if std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(anyhow!("`--checkpoint-dir` `{}` isn't empty\nhint: name a new folder", path.display()));
-        }
-        Ok(Self::Given(path.to_owned()))
+/// A check begins with no state, as the replay does.
+fn check_empty(folder: &Path) -> anyhow::Result<()> {
+    if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(anyhow!("`--checkpoint-dir` `{}` isn't empty\nhint: name a new folder", folder.display()));
     }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Given(path) => path,
-            Self::Temporary(folder) => folder.path(),
-        }
-    }
+    Ok(())
 }
 
 /// Each GPU of the trace is played by a core.
@@ -156,10 +141,11 @@ fn most_gpus(events: &[NodeEvent]) -> u32 {
     gpus_up(events).map(|(_, gpus)| gpus as u32).max().unwrap_or(0)
 }
 
-/// The run that both worlds are about.
-fn training(args: &CheckArgs, injection: &Injection, folder: &Folder) -> anyhow::Result<Training> {
+/// The run that both worlds are about. Where its checkpoints go is left open.
+fn training(args: &CheckArgs, injection: &Injection) -> anyhow::Result<Training> {
     let reading = &args.injection.trace.reading;
-    let asked = Asked { planning: &args.planning, devices: &args.devices, reading };
+    let planning = args.plan.planning();
+    let asked = Asked { planning: &planning, devices: &args.devices, reading };
     let Planned { mut plan, model, cluster, mut cost, mut choices, .. } = Planned::of(asked, Some(injection))?;
     if let (Backend::Cpu, Some(choices)) = (args.devices.backend, &mut choices) {
         cost = measured_cost(&cost, choices, injection)?;
@@ -169,6 +155,7 @@ fn training(args: &CheckArgs, injection: &Injection, folder: &Folder) -> anyhow:
     // It ends with the trace.
     let job = Job { conditions: devices.conditions.clone(), ..Job::new(plan, model, u32::MAX) };
     check_job(&job, &DataSet::Synthetic)?;
+    check_nodes(&job.plan, &cluster, &injection.all)?;
     let every = args.injection.checkpoint_every;
     Ok(Training {
         job,
@@ -179,8 +166,8 @@ fn training(args: &CheckArgs, injection: &Injection, folder: &Folder) -> anyhow:
         elsewhere: Elsewhere::default(),
         conditions: Box::new(move |plan| devices.conditions_of(plan)),
         command: worker_command()?,
-        schedule: Schedule { changes: injection.changes.clone(), kills: Vec::new(), end: Some(injection.span) },
-        checkpoints: Some(CheckpointPlan { folder: folder.path().to_owned(), every, pace: StorePace::default() }),
+        schedule: Schedule { changes: injection.changes.clone(), end: Some(injection.span), ..Schedule::default() },
+        checkpoints: Some(CheckpointPlan { folder: PathBuf::new(), every, pace: StorePace::default() }),
         sources: args.injection.recover_from.into(),
         max_restarts: 0,
     })
@@ -245,8 +232,17 @@ fn in_own_time(settings: &ReconfigurationSettings, time_scale: f64) -> Reconfigu
     }
 }
 
-/// What comes of it on real processes.
-fn run(training: &Training, span: SimTime) -> anyhow::Result<Lived> {
+/// What comes of it on real processes. Where no folder for checkpoints is given there is one for as long as the run lasts,
+/// also if a signal ends it, and with it this process.
+fn run(training: &mut Training, checkpoint_dir: Option<&Path>, span: SimTime) -> anyhow::Result<Lived> {
+    let stop = Stop::on_signals()?;
+    training.schedule.stop = Some(Arc::clone(&stop.is_raised));
+    let temporary = checkpoint_dir.is_none().then(tempfile::tempdir).transpose()?;
+    let folder = temporary.as_ref().map(TempDir::path).or(checkpoint_dir);
+    if let (Some(checkpoints), Some(folder)) = (&mut training.checkpoints, folder) {
+        folder.clone_into(&mut checkpoints.folder);
+    }
+
     let bar =
         ProgressBar::new(span.as_seconds().ceil() as u64).with_message(format!("running {}", training.job.model.name));
     bar.set_style(ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} s")?);
@@ -258,6 +254,11 @@ fn run(training: &Training, span: SimTime) -> anyhow::Result<Lived> {
         Ok(())
     })?;
     bar.finish_and_clear();
+    drop(temporary);
+    if let Some(code) = stop.exit_code() {
+        eprintln!("interrupted");
+        std::process::exit(code);
+    }
     let tokens = u64::from(training.job.plan.global_batch_size) * u64::from(training.job.model.seq_length);
     Ok(witness.close(tokens, span.as_seconds()))
 }

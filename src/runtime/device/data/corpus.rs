@@ -105,6 +105,22 @@ impl Corpus {
         self.format
     }
 
+    /// Where it is from, for people.
+    pub(super) fn name(&self) -> String {
+        self.file.as_ref().map_or_else(|| "the data".to_owned(), |file| format!("`{}`", file.path.display()))
+    }
+
+    /// What tells it from others.
+    pub(super) fn fingerprint(&self) -> String {
+        let kind = match self.format {
+            TokenFormat::Text => "text",
+            TokenFormat::U16 => "u16",
+            TokenFormat::U32 => "u32",
+        };
+        let crc32 = self.file.as_ref().map_or_else(|| crc32fast::hash(&self.bytes), |file| file.crc32);
+        format!("{kind} of {} bytes (crc32 {crc32:08x})", self.bytes.len())
+    }
+
     /// Bytes of all tokens.
     pub(super) fn byte_count(&self) -> u64 {
         self.bytes.len() as u64
