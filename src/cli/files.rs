@@ -59,7 +59,6 @@ fn place_of(path: &Path) -> PathBuf {
 }
 
 /// Refuses a file that couldn't be written, before the work is done whose outcome it is for. Nothing is made.
-#[cfg(feature = "burn-cpu")]
 pub(super) fn check_writable(path: &Path) -> anyhow::Result<()> {
     let refused = |error: io::Error| failed(path, &error);
     match Target::of(path).map_err(refused)? {

@@ -27,6 +27,9 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         ("--perfetto", args.perfetto.as_deref()),
         ("--export", args.export.as_deref()),
     ])?;
+    for path in [&args.out, &args.perfetto, &args.export].into_iter().flatten() {
+        files::check_writable(path)?;
+    }
     let planner = match args.engine {
         Some(engine) => job::planner_with_engine(&args.planner, engine)?,
         None => job::planner(&args.planner)?,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The files that each command writes into its folder; the first two are always among them. A folder that has these two, and
 /// nothing that isn't in the list, is one of ours: deleting it loses what can be made again, and nothing else.
-const KINDS: [&[&str]; 4] = [
+const KINDS: [&[&str]; 5] = [
     // `autohet-sim`
     &[
         "summary.json",
@@ -25,6 +25,8 @@ const KINDS: [&[&str]; 4] = [
     &["summary.json", "table.txt", "predicted.perfetto.json", "measured.perfetto.json"],
     // `autohet-sim reproduce paper`
     &["summary.json", "ratios.csv", "ratios.svg", "README.md"],
+    // `autohet-sim validate`
+    &["summary.json", "records.csv", "scatter.svg", "README.md"],
 ];
 
 /// A results folder in the making. Files are written beside the target, in a temporary folder that [`commit`] renames to
