@@ -145,6 +145,7 @@ fn draw(rows: &[Row]) {
         .x_desc("GPUs")
         .y_desc("nanoseconds an event, one core")
         .x_label_formatter(&|gpus| format!("{gpus:.0}"))
+        .y_label_formatter(&|nanoseconds| format!("{nanoseconds:.0}"))
         .draw()
         .expect("drawing");
     for (framework, color) in [("plain", RGBColor(0, 90, 160)), ("megatron-lm", RGBColor(200, 90, 0))] {
@@ -156,6 +157,12 @@ fn draw(rows: &[Row]) {
             .label(framework)
             .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], color.stroke_width(2)));
     }
-    chart.configure_series_labels().border_style(BLACK.mix(0.3)).background_style(WHITE).draw().expect("drawing");
+    let mut labels = chart.configure_series_labels();
+    labels
+        .position(SeriesLabelPosition::UpperLeft)
+        .border_style(BLACK.mix(0.3))
+        .background_style(WHITE)
+        .draw()
+        .expect("drawing");
     area.present().expect("the figure is written");
 }
