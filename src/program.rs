@@ -1,4 +1,4 @@
-//! In what order: a [`Plan`] lowered to one instruction stream per rank.
+//! In what order: a [`Plan`](crate::plan::Plan) lowered to one instruction stream per rank.
 //!
 //! This is the only room that knows a schedule. A [`Program`] has no times and no bytes in it: the simulator prices it,
 //! a real process executes it, and both through the same [driver](crate::runtime::drive).
