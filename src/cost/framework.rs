@@ -106,7 +106,8 @@ const MEGATRON_LM: Framework = Framework {
 };
 
 /// DeepSpeed's pipeline engine without sharding: `allreduce_gradients` after the schedule, in buffers of 500 million elements
-/// (`MEMORY_OPT_ALLREDUCE_SIZE`). Whole tensors are sent, as by the runs that Sailor (SOSP'25) measured.
+/// (`MEMORY_OPT_ALLREDUCE_SIZE`). Its releases cut them into parts for the ranks of a tensor-parallel group and
+/// gather them; here whole tensors are sent, because the times of the runs that Sailor (SOSP'25) measured say so.
 const DEEPSPEED: Framework = Framework {
     point_to_point: PointToPoint::Sequential,
     partitioned_boundaries: false,
