@@ -22,14 +22,7 @@ use std::path::Path;
 use std::time::Instant;
 
 pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
-    files::check_distinct(&[
-        ("--out", args.out.as_deref()),
-        ("--perfetto", args.perfetto.as_deref()),
-        ("--export", args.export.as_deref()),
-    ])?;
-    for path in [&args.out, &args.perfetto, &args.export].into_iter().flatten() {
-        files::check_writable(path)?;
-    }
+    check_places(args)?;
     let planner = match args.engine {
         Some(engine) => job::planner_with_engine(&args.planner, engine)?,
         None => job::planner(&args.planner)?,
@@ -91,6 +84,17 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         }
     }
     Ok(Verdict::Good)
+}
+
+/// Refuses files that couldn't be written, and two under one name.
+fn check_places(args: &PlanArgs) -> anyhow::Result<()> {
+    let places = [
+        ("--out", args.out.as_deref()),
+        ("--perfetto", args.perfetto.as_deref()),
+        ("--export", args.export.as_deref()),
+    ];
+    files::check_distinct(&places)?;
+    places.into_iter().filter_map(|(_, path)| path).try_for_each(files::check_writable)
 }
 
 fn no_deadline(planner: &str) -> anyhow::Error {

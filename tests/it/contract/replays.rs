@@ -162,12 +162,17 @@ fn a_resolved_scenario_gives_the_same_replay_again() {
 fn a_second_run_replaces_the_first() {
     let sandbox = Sandbox::with_small_trace();
     replayed(&sandbox, &[&REPLAY[..], &["--out", "here"]].concat());
-    let sandbox = sandbox.file("here/left-over.txt", "of the first run");
+    let sandbox = sandbox.file("here/plans.jsonl", "of the first run");
     let second = replayed(&sandbox, &[&REPLAY[..], &["--out", "here", "--policies", "varuna"]].concat());
     assert_eq!(files(&sandbox, "here"), FILES);
     let file: Value = serde_json::from_str(&sandbox.read("here/summary.json")).unwrap();
     assert_eq!(file, second);
+    assert_ne!(sandbox.read("here/plans.jsonl"), "of the first run");
     assert_eq!(sandbox.listing().len(), 2 + FILES.len(), "nothing but the trace and the results");
+    let sandbox = sandbox.file("here/thesis.txt", "of somebody");
+    let ran = sandbox.run(&[&REPLAY[..], &["--out", "here"]].concat());
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert_eq!(sandbox.read("here/thesis.txt"), "of somebody");
 }
 
 #[test]
