@@ -38,9 +38,6 @@ pub struct CostSettings {
     pub profiled_bytes_per_parameter: u64,
     /// More reserve where a profile measures memory and several GPUs share a stage: 1 GB, as Sailor counts.
     pub profiled_tensor_parallel_reserve_bytes: u64,
-    /// Device memory that lies idle between tensors, as a share of the activations where a profile measures memory. None by
-    /// default: the reserve has some.
-    pub profiled_fragmentation: f64,
     /// How element-wise operations are put together: `fused`, `flash`, `fused_softmax` or `separate`.
     pub kernels: Kernels,
 }
@@ -53,7 +50,6 @@ impl Default for CostSettings {
             gradient_bytes_per_parameter: 2,
             profiled_bytes_per_parameter: 24,
             profiled_tensor_parallel_reserve_bytes: 1_000_000_000,
-            profiled_fragmentation: 0.0,
             kernels: Kernels::Fused,
         }
     }

@@ -34,9 +34,6 @@ impl CostModel {
         (memory.activations_bytes, memory.transient_bytes) = (0, 0);
         for HeldChunk { shape, awaiting_weights, is_running } in chunks {
             let alone = self.stage_memory(shape, execution);
-            let empty = self.stage_memory(&StageShape { in_flight: 0, ..*shape }, execution);
-            // What lies idle between activations grows with them.
-            memory.reserve_bytes += alone.reserve_bytes - empty.reserve_bytes;
             memory.activations_bytes += alone.activations_bytes;
             memory.activations_bytes +=
                 u64::from(*awaiting_weights) * self.chunk_weight_gradient_bytes(shape, execution);

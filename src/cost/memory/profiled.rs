@@ -22,7 +22,6 @@ impl CostModel {
         let shared = execution.tensor_parallel_size > 1;
         let more = if shared { settings.profiled_tensor_parallel_reserve_bytes } else { 0 };
         let activations = activations as f64 * self.stored_share(shape, execution);
-        let idle = activations * settings.profiled_fragmentation.max(0.0);
         let is_recomputed = execution.recompute != Recompute::None && shape.num_layers > 0;
         Some(StageMemory {
             parameters_bytes: parameters * bytes,
@@ -30,7 +29,7 @@ impl CostModel {
             optimizer_bytes: parameters * settings.profiled_bytes_per_parameter.saturating_sub(2 * bytes),
             activations_bytes: activations as u64,
             transient_bytes: if is_recomputed { self.model().recomputed_activation_bytes(execution) } else { 0 },
-            reserve_bytes: settings.reserve_bytes + more + idle as u64,
+            reserve_bytes: settings.reserve_bytes + more,
         })
     }
 
