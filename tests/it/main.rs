@@ -4,6 +4,7 @@ mod bad_input;
 mod bounds;
 mod contract;
 mod determinism;
+mod documents;
 mod explain;
 mod iteration;
 mod replanning;
