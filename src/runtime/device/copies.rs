@@ -20,7 +20,8 @@ struct Kept {
 impl Copies {
     /// Keeps a copy of the worker's own state.
     pub(super) fn keep_own(&self, copy: Arc<Holding>) {
-        self.open().entry(copy.state.step).or_default().own = Some(copy);
+        let step = copy.state.step;
+        self.open().entry(step).or_default().own = Some(copy);
     }
 
     /// Keeps what a peer has sent.
@@ -58,7 +59,7 @@ mod tests {
     use crate::runtime::device::BlockState;
     use crate::runtime::device::compute::TrainingState;
     use crate::runtime::device::holding::shard_from_bytes;
-    use crate::runtime::device::model::part_len;
+    use crate::runtime::device::model::initial_part;
     use crate::runtime::device::tensor_parallel::TensorPart;
 
     const HEAD: Shard = Shard { block: Block::Head, slice: 3 };
@@ -66,7 +67,7 @@ mod tests {
 
     fn holding(step: u64) -> Holding {
         let model = ModelSpec::preset("gpt-tiny").unwrap();
-        let values = vec![step as f32; part_len(&model, Block::Head, TensorPart::WHOLE)];
+        let values = vec![step as f32; initial_part(&model, Block::Head, TensorPart::WHOLE, 0).len()];
         let blocks = [(Block::Head, BlockState::initial(values))].into();
         Holding { model, part: TensorPart::WHOLE, state: TrainingState { step, blocks } }
     }

@@ -18,7 +18,7 @@ use crate::runtime::device::interrupt::Interrupt;
 use crate::runtime::device::mesh::{Meeting, mesh};
 use crate::runtime::device::messages::Commit;
 use crate::runtime::device::model::{Cut, Region, assemble, cut_part, cut_slice, shapes, slices, words_in_head};
-use crate::runtime::device::peers::{Library, Peers};
+use crate::runtime::device::peers::{Library, Peers, Shelf};
 use crate::runtime::device::tensor_parallel::TensorPart;
 use crate::runtime::device::transport::throttle::Links;
 use crate::runtime::drive;
@@ -110,9 +110,11 @@ impl Ballot for Unanimous {
 struct NothingToRead;
 
 impl Library for NothingToRead {
-    fn read(&self, _step: u64, _shard: Shard, _from_disk: bool) -> Result<BlockState, String> {
+    fn read(&self, _step: u64, _shard: Shard, _from: Shelf) -> Result<Vec<u8>, String> {
         Err("nothing is held here".to_owned())
     }
+
+    fn keep(&self, _step: u64, _shard: Shard, _bytes: Vec<u8>) {}
 }
 
 fn small(name: &str) -> ModelSpec {
