@@ -1,7 +1,8 @@
 //! Copies of checkpoints that a worker keeps in host memory: of its own state, and what peers have sent it of theirs.
 
-use super::holding::{Holding, shard_to_bytes};
-use crate::model::Shard;
+use super::holding::{Found, Holding};
+use super::tensor_parallel::TensorPart;
+use crate::model::{Block, Shard};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,12 +30,18 @@ impl Copies {
         self.open().entry(step).or_default().of_peers.insert(shard, bytes);
     }
 
-    /// A shard of a checkpoint as it travels, if it is kept.
-    pub(super) fn shard(&self, step: u64, shard: Shard) -> Option<Vec<u8>> {
+    /// A shard of a checkpoint, if it is kept.
+    pub(super) fn shard(&self, step: u64, shard: Shard) -> Option<Found> {
         let kept = self.open();
         let kept = kept.get(&step)?;
-        let own = kept.own.as_ref().and_then(|copy| copy.shard(shard));
-        own.map(|found| shard_to_bytes(&found)).or_else(|| kept.of_peers.get(&shard).cloned())
+        let own = kept.own.as_ref().and_then(|copy| copy.shard(shard)).map(Found::Slice);
+        own.or_else(|| kept.of_peers.get(&shard).cloned().map(Found::Bytes))
+    }
+
+    /// All that this worker kept of its own state of a block, if it had just this part of it.
+    pub(super) fn part(&self, step: u64, block: Block, part: TensorPart) -> Option<Found> {
+        let own = self.open().get(&step)?.own.clone()?;
+        own.part(block, part)
     }
 
     /// Lets go of earlier checkpoints.
@@ -55,12 +62,10 @@ impl Copies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Block, ModelSpec};
+    use crate::model::ModelSpec;
     use crate::runtime::device::BlockState;
     use crate::runtime::device::compute::TrainingState;
-    use crate::runtime::device::holding::shard_from_bytes;
     use crate::runtime::device::model::initial_part;
-    use crate::runtime::device::tensor_parallel::TensorPart;
 
     const HEAD: Shard = Shard { block: Block::Head, slice: 3 };
     const EMBEDDING: Shard = Shard { block: Block::Embedding, slice: 0 };
@@ -77,10 +82,13 @@ mod tests {
         let copies = Copies::default();
         copies.keep_own(Arc::new(holding(4)));
         copies.keep(4, EMBEDDING, vec![1; 12]);
-        assert_eq!(copies.shard(4, EMBEDDING), Some(vec![1; 12]));
-        let head = shard_from_bytes(&copies.shard(4, HEAD).unwrap(), "a peer").unwrap();
+        assert!(matches!(copies.shard(4, EMBEDDING), Some(Found::Bytes(bytes)) if bytes == [1; 12]));
+        let Some(Found::Slice(head)) = copies.shard(4, HEAD) else { panic!("it is kept") };
         assert!(!head.values.is_empty() && head.values.iter().all(|value| *value == 4.0));
-        assert_eq!((copies.shard(5, EMBEDDING), copies.shard(4, Shard { slice: 1, ..EMBEDDING })), (None, None));
+        assert!(copies.shard(5, EMBEDDING).is_none() && copies.shard(4, Shard { slice: 1, ..EMBEDDING }).is_none());
+        assert!(copies.part(4, Block::Head, TensorPart::WHOLE).is_some());
+        assert!(copies.part(4, Block::Head, TensorPart { rank: 0, size: 2 }).is_none());
+        assert!(copies.part(4, Block::Embedding, TensorPart::WHOLE).is_none());
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use super::compute::BlockState;
 use super::copies::Copies;
-use super::holding::{Held, shard_from_bytes, shard_to_bytes};
+use super::holding::{Found, Held, shard_from_bytes};
 use super::interrupt::Interrupt;
 use super::messages::{ShardOrigin, hear, tell};
+use super::tensor_parallel::TensorPart;
 use super::transport::{TcpTransport, Transport, TransportError, accept, connect, listen};
 use super::{DeviceError, Secret, Vaults};
-use crate::model::Shard;
+use crate::model::{Block, Shard};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -43,7 +44,12 @@ pub(super) struct ReadRequest {
     pub(super) step: u64,
     /// The shards.
     pub(super) shards: Vec<Shard>,
-    /// Where they are.
+    /// Blocks of which all slices of a part are wanted: they come before the shards, as they are where the worker has just
+    /// that part, else as empty messages.
+    pub(super) blocks: Vec<Block>,
+    /// The part.
+    pub(super) part: TensorPart,
+    /// Where all of it is.
     pub(super) from: Shelf,
 }
 
@@ -80,8 +86,11 @@ struct KeepRequest {
 
 /// What others may read here, and leave.
 pub(super) trait Library: Send + Sync + 'static {
-    /// A shard of this step as it travels, or why there is none.
-    fn read(&self, step: u64, shard: Shard, from: Shelf) -> Result<Vec<u8>, String>;
+    /// A shard of this step, or why there is none.
+    fn read(&self, step: u64, shard: Shard, from: Shelf) -> Result<Found, String>;
+
+    /// A block of this step where all that is here of it is this part.
+    fn read_part(&self, step: u64, block: Block, part: TensorPart, from: Shelf) -> Option<Found>;
 
     /// Keeps a copy of a shard of this step.
     fn keep(&self, step: u64, shard: Shard, bytes: Vec<u8>);
@@ -144,10 +153,16 @@ impl Peers {
                 Ok(())
             }
             Wish::Read => {
-                let request: ReadRequest = hear(&mut visitor, "a peer")?;
-                for shard in request.shards {
-                    match library.read(request.step, shard, request.from) {
-                        Ok(found) => visitor.send(&found)?,
+                let ReadRequest { step, shards, blocks, part, from } = hear(&mut visitor, "a peer")?;
+                for block in blocks {
+                    match library.read_part(step, block, part, from) {
+                        Some(found) => found.send(&mut visitor)?,
+                        None => visitor.send(&[])?,
+                    }
+                }
+                for shard in shards {
+                    match library.read(step, shard, from) {
+                        Ok(found) => found.send(&mut visitor)?,
                         Err(problem) => {
                             visitor.send(&[])?;
                             visitor.send(problem.as_bytes())?;
@@ -218,23 +233,31 @@ impl Peers {
         tell(&mut connection, &KeepRequest { step, shards: shards.to_vec() })?;
         for &shard in shards {
             let found = cut(shard).ok_or(DeviceError::NotHeld { block: shard.block, slice: shard.slice })?;
-            connection.send(&shard_to_bytes(&found))?;
+            Found::Slice(found).send(&mut connection)?;
         }
         connection.receive()?;
         Ok(())
     }
 
-    /// Reads shards from the worker at `address`; gives each to `take` as it comes.
+    /// Reads from the worker at `address`. Gives each shard to `take` as it comes, and each block that comes in one piece to
+    /// `take_block`.
     pub(super) fn read(
         &self,
         address: SocketAddr,
         request: &ReadRequest,
         interrupt: &Interrupt,
-        mut take: impl FnMut(Shard, BlockState, u64),
+        mut take_block: impl FnMut(Block, BlockState),
+        mut take: impl FnMut(Shard, BlockState),
     ) -> Result<(), DeviceError> {
         let name = format!("the worker at {address}");
         let mut connection = self.connect(address, Wish::Read, &name, interrupt)?;
         tell(&mut connection, request)?;
+        for &block in &request.blocks {
+            let bytes = connection.receive()?;
+            if !bytes.is_empty() {
+                take_block(block, shard_from_bytes(&bytes, &name)?);
+            }
+        }
         for &shard in &request.shards {
             let bytes = connection.receive()?;
             if bytes.is_empty() {
@@ -242,7 +265,7 @@ impl Peers {
                 let problem = String::from_utf8_lossy(&connection.receive()?).into_owned();
                 return Err(DeviceError::CopyLost { origin: request.from.of(address), problem });
             }
-            take(shard, shard_from_bytes(&bytes, &name)?, bytes.len() as u64);
+            take(shard, shard_from_bytes(&bytes, &name)?);
         }
         Ok(())
     }
@@ -260,20 +283,27 @@ pub(super) struct Shelves {
 }
 
 impl Library for Shelves {
-    fn read(&self, step: u64, shard: Shard, from: Shelf) -> Result<Vec<u8>, String> {
+    fn read(&self, step: u64, shard: Shard, from: Shelf) -> Result<Found, String> {
         let found = match from {
             Shelf::Held => {
                 let held = self.held.get().filter(|holding| holding.state.step == step);
-                held.and_then(|holding| holding.shard(shard)).map(|found| shard_to_bytes(&found))
+                held.and_then(|holding| holding.shard(shard)).map(Found::Slice)
             }
             Shelf::Copies => self.copies.shard(step, shard),
             Shelf::Disk => {
                 let vaults = self.vaults.get().ok_or("there are no checkpoints")?;
-                let read = vaults.read_disk(step, shard).map_err(|error| error.to_string())?;
-                Some(shard_to_bytes(&read))
+                Some(Found::Slice(vaults.read_disk(step, shard).map_err(|error| error.to_string())?))
             }
         };
         found.ok_or_else(|| DeviceError::NotHeld { block: shard.block, slice: shard.slice }.to_string())
+    }
+
+    fn read_part(&self, step: u64, block: Block, part: TensorPart, from: Shelf) -> Option<Found> {
+        match from {
+            Shelf::Held => self.held.get().filter(|holding| holding.state.step == step)?.part(block, part),
+            Shelf::Copies => self.copies.part(step, block, part),
+            Shelf::Disk => None,
+        }
     }
 
     fn keep(&self, step: u64, shard: Shard, bytes: Vec<u8>) {

@@ -14,6 +14,7 @@ use crate::runtime::device::backend::{Collective, DeviceBackend, MessageShape, P
 use crate::runtime::device::ballot::Ballot;
 use crate::runtime::device::clock::Clock;
 use crate::runtime::device::devices::compute_on_device;
+use crate::runtime::device::holding::Found;
 use crate::runtime::device::interrupt::Interrupt;
 use crate::runtime::device::mesh::{Meeting, mesh};
 use crate::runtime::device::messages::Commit;
@@ -110,8 +111,12 @@ impl Ballot for Unanimous {
 struct NothingToRead;
 
 impl Library for NothingToRead {
-    fn read(&self, _step: u64, _shard: Shard, _from: Shelf) -> Result<Vec<u8>, String> {
+    fn read(&self, _step: u64, _shard: Shard, _from: Shelf) -> Result<Found, String> {
         Err("nothing is held here".to_owned())
+    }
+
+    fn read_part(&self, _step: u64, _block: Block, _part: TensorPart, _from: Shelf) -> Option<Found> {
+        None
     }
 
     fn keep(&self, _step: u64, _shard: Shard, _bytes: Vec<u8>) {}
