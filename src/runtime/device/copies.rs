@@ -44,12 +44,12 @@ impl Copies {
         own.part(block, part)
     }
 
-    /// Lets go of earlier checkpoints.
-    pub(super) fn forget_before(&self, step: u64) {
-        self.open().retain(|kept, _| *kept >= step);
+    /// Lets go of all checkpoints before step `from`, but for this earlier one.
+    pub(super) fn keep_only(&self, earlier: Option<u64>, from: u64) {
+        self.open().retain(|step, _| *step >= from || Some(*step) == earlier);
     }
 
-    /// Lets go of later checkpoints: they belong to a history that is given up.
+    /// Lets go of all checkpoints after this step.
     pub(super) fn forget_after(&self, step: u64) {
         self.open().retain(|kept, _| *kept <= step);
     }
@@ -92,14 +92,17 @@ mod tests {
     }
 
     #[test]
-    fn earlier_ones_are_superseded_and_later_ones_given_up() {
+    fn what_is_superseded_or_given_up_is_let_go() {
         let copies = Copies::default();
-        for step in [2, 4, 6] {
+        for step in [2, 4, 6, 8] {
             copies.keep(step, EMBEDDING, vec![0; 12]);
         }
-        copies.forget_before(4);
-        copies.forget_after(4);
-        let found = [2, 4, 6].map(|step| copies.shard(step, EMBEDDING).is_some());
-        assert_eq!(found, [false, true, false]);
+        let kept = || [2, 4, 6, 8].map(|step| copies.shard(step, EMBEDDING).is_some());
+        copies.keep_only(Some(2), 6);
+        assert_eq!(kept(), [true, false, true, true]);
+        copies.keep_only(None, 6);
+        assert_eq!(kept(), [false, false, true, true]);
+        copies.forget_after(6);
+        assert_eq!(kept(), [false, false, true, false]);
     }
 }

@@ -98,10 +98,12 @@ pub enum ToWorker {
         /// Optimizer steps done. Copies of later checkpoints are let go too.
         step: u64,
     },
-    /// The copies of this checkpoint are where they are to be: those of earlier ones are let go.
-    KeepFrom {
-        /// Optimizer steps done in it.
-        step: u64,
+    /// Let go of the copies of all checkpoints but these.
+    Keep {
+        /// The step of an earlier one, if it is still of use.
+        earlier: Option<u64>,
+        /// The step from which on they are.
+        from: u64,
     },
     /// Run one iteration.
     Step,

@@ -89,10 +89,11 @@ impl Worker {
             ToWorker::Assign(assignment) => self.assign(*assignment, &interrupt)?,
             ToWorker::Adopt { step } => {
                 self.tools.held.set(None);
+                // Later ones belong to a history that is given up.
                 self.tools.copies.forget_after(step);
                 self.is_adopted = true;
             }
-            ToWorker::KeepFrom { step } => self.tools.copies.forget_before(step),
+            ToWorker::Keep { earlier, from } => self.tools.copies.keep_only(earlier, from),
             ToWorker::Step => self.step(&interrupt)?,
             ToWorker::Snapshot(order) => self.snapshot(*order)?,
             ToWorker::Park { epoch } => self.park(epoch)?,

@@ -14,6 +14,13 @@ impl World<'_> {
         let cast = self.cast.as_ref().expect("snapshots are taken of a running plan");
         let (step, copies) = (snapshot.step, &*snapshot.copies);
         let kept = (!copies.copies.is_empty()).then(|| KeptCopies::new(step, cast, copies, &self.nodes));
+        if kept.is_some() {
+            // What an attempt has left that never came to its end is of no use.
+            let earlier = self.checkpoints.copies().map(|copies| copies.step);
+            for worker in self.workers.present() {
+                self.workers.tell(worker, &ToWorker::Keep { earlier, from: step });
+            }
+        }
         let deliveries = kept.as_ref().map(|kept| kept.deliveries(cast, copies, &self.workers)).unwrap_or_default();
         let orders = self.checkpoints.orders(step, cast, kept, deliveries)?;
         let workers: BTreeSet<WorkerId> = orders.keys().copied().collect();
@@ -73,7 +80,7 @@ impl World<'_> {
         };
         if place == CheckpointPlace::Host {
             for worker in self.workers.present() {
-                self.workers.tell(worker, &ToWorker::KeepFrom { step });
+                self.workers.tell(worker, &ToWorker::Keep { earlier: None, from: step });
             }
         }
         tell(observe, &Progress::Checkpoint { step, place })?;
