@@ -47,7 +47,7 @@ case $backend in
     *) echo "unknown backend \`$backend\`, expected emulated or cpu" >&2; exit 2 ;;
 esac
 "$bin/autohet-run" --plan "$folder/plan.json" --backend "$backend" --steps "$steps" --max-restarts "$((kills * 4 + 10))" \
-    --checkpoint-dir "$folder/checkpoints" --checkpoint-every "$every" --out "$folder/out" \
+    --checkpoint-dir "$folder/checkpoints" --checkpoint-every "$every" --peer-copies 1 --out "$folder/out" \
     >"$folder/stdout" 2>"$folder/stderr" &
 run=$!
 
