@@ -43,7 +43,7 @@ fail() {
     --out "$folder/plan.json" >/dev/null
 case $backend in
     emulated) steps=$((minutes * 60 * 1000 / 15)) every=200 ;;
-    cpu) steps=10000000 every=40 ;;
+    cpu) steps=10000000 every=5 ;;
     *) echo "unknown backend \`$backend\`, expected emulated or cpu" >&2; exit 2 ;;
 esac
 "$bin/autohet-run" --plan "$folder/plan.json" --backend "$backend" --steps "$steps" --max-restarts "$((kills * 4 + 10))" \

@@ -17,7 +17,9 @@ pub(super) fn write(stream: &mut impl Write, message: &[u8], peer: &str) -> Resu
 pub(super) fn write_parts(stream: &mut impl Write, parts: &[&[u8]], peer: &str) -> Result<(), TransportError> {
     let length = parts.iter().map(|part| part.len() as u64).sum();
     let mut checksum = crc32fast::Hasher::new();
-    parts.iter().for_each(|part| checksum.update(part));
+    for part in parts {
+        checksum.update(part);
+    }
     if length > MAX_BYTES {
         return Err(TransportError::TooLong { peer: peer.to_owned(), length, limit: MAX_BYTES });
     }
