@@ -53,10 +53,13 @@ pub(super) fn place(plan: &Plan, cluster: &Cluster, bitmap: &LayerBitmap) -> Opt
         parts_by_class.entry(NodeClass::part_of_name(part)).or_default().push(part);
     }
     let needed = needed_shards(plan, bitmap);
+    // Asked for once for each node, not for each part that it might play.
+    let live: BTreeMap<&str, Vec<bool>> =
+        cluster.nodes.iter().map(|node| (node.name.as_str(), live_shards(&node.name, bitmap))).collect();
     let mut played_by: BTreeMap<&str, &str> = BTreeMap::new();
     for (class, parts) in parts_by_class {
         let nodes = nodes_by_class.get(class).filter(|nodes| nodes.len() >= parts.len())?;
-        played_by.extend(assign(&parts, nodes, |part, node| kept_bytes(&needed[part], node, bitmap)));
+        played_by.extend(assign(&parts, nodes, |part, node| kept_bytes(&needed[part], &live[node], bitmap)));
     }
     let mut placed = plan.clone();
     for stage in placed.replicas.iter_mut().flat_map(|replica| &mut replica.stages) {
@@ -82,16 +85,27 @@ fn assign<'p, 'n>(parts: &[&'p str], nodes: &[&'n str], bytes: impl Fn(&str, &st
     assigned
 }
 
-/// The shards that each part of the plan has to hold.
-fn needed_shards<'p>(plan: &'p Plan, bitmap: &'p LayerBitmap) -> BTreeMap<&'p str, BTreeSet<ShardIndex>> {
-    let mut needed: BTreeMap<&str, BTreeSet<ShardIndex>> = BTreeMap::new();
-    for (part, shard) in bitmap.layout().held(plan) {
-        needed.entry(part).or_default().insert(shard);
+/// The shards that each part of the plan has to hold, each once.
+fn needed_shards<'p>(plan: &'p Plan, bitmap: &'p LayerBitmap) -> BTreeMap<&'p str, Vec<ShardIndex>> {
+    let mut needed: BTreeMap<&str, Vec<ShardIndex>> = BTreeMap::new();
+    for replica in &plan.replicas {
+        for (position, stage) in replica.stages.iter().enumerate() {
+            needed.entry(&stage.node).or_default().extend(bitmap.layout().stage_shards(replica, position));
+        }
+    }
+    for shards in needed.values_mut() {
+        shards.sort_unstable();
+        shards.dedup();
     }
     needed
 }
 
-/// Bytes of `shards` that the node has in memory.
-fn kept_bytes(shards: &BTreeSet<ShardIndex>, node: &str, bitmap: &LayerBitmap) -> u64 {
-    shards.iter().filter(|&&shard| bitmap.is_live_on(shard, node)).map(|&shard| bitmap.layout().bytes(shard)).sum()
+/// Which shards the node has in memory.
+fn live_shards(node: &str, bitmap: &LayerBitmap) -> Vec<bool> {
+    (0..bitmap.layout().shard_count()).map(|shard| bitmap.is_live_on(shard, node)).collect()
+}
+
+/// Bytes of `shards` among the `live` ones.
+fn kept_bytes(shards: &[ShardIndex], live: &[bool], bitmap: &LayerBitmap) -> u64 {
+    shards.iter().filter(|&&shard| live[shard]).map(|&shard| bitmap.layout().bytes(shard)).sum()
 }

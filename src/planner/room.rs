@@ -32,16 +32,19 @@ impl Room {
     /// The room of a stage on GPUs of this type, for up to `most_in_flight` micro batches in flight.
     pub fn new(cost: &CostModel, gpu: &GpuSpec, execution: &Execution, most_in_flight: u32) -> Self {
         Self([0, 1, 2, 3].map(|ends| {
-            let mut num_layers = cost.model().num_layers;
+            let fits = |num_layers, in_flight| {
+                let shape = StageShape { num_layers, has_embedding: ends & 1 != 0, has_head: ends & 2 != 0, in_flight };
+                cost.stage_memory(&shape, execution).total_bytes() <= gpu.memory_bytes
+            };
+            let (mut num_layers, mut too_many) = (0, cost.model().num_layers + 1);
+            while too_many - num_layers > 1 {
+                let middle = num_layers.midpoint(too_many);
+                *(if fits(middle, 1) { &mut num_layers } else { &mut too_many }) = middle;
+            }
             let mut most = Vec::new();
             // Fewer layers fit with more micro batches in flight, so one pass does.
             for in_flight in 1..=most_in_flight {
-                let fits = |num_layers| {
-                    let shape =
-                        StageShape { num_layers, has_embedding: ends & 1 != 0, has_head: ends & 2 != 0, in_flight };
-                    cost.stage_memory(&shape, execution).total_bytes() <= gpu.memory_bytes
-                };
-                while num_layers > 0 && !fits(num_layers) {
+                while num_layers > 0 && !fits(num_layers, in_flight) {
                     num_layers -= 1;
                 }
                 if num_layers == 0 {

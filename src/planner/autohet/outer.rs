@@ -64,7 +64,7 @@ fn points(settings: &[Setting]) -> Vec<Point> {
         let point = |replicas| Point { setting: index, replicas, bound_s: lower_bound_s(setting, replicas) };
         (1..=most_replicas(setting)).map(point).collect()
     };
-    let mut points: Vec<Point> = settings.iter().enumerate().flat_map(of_setting).collect();
+    let mut points: Vec<Point> = settings.par_iter().enumerate().flat_map_iter(of_setting).collect();
     points.sort_by(|a, b| a.bound_s.total_cmp(&b.bound_s));
     points
 }
@@ -141,8 +141,11 @@ impl<'a> Outer<'a> {
     pub fn new(request: &'a PlanRequest<'a>, planner: &'static str) -> Result<Self, PlanError> {
         let mut settings = Vec::new();
         let mut refused = None;
-        for execution in executions(request.cost, request.training)? {
-            match Setting::new(request.cluster, request.cost, request.training.global_batch_size, execution) {
+        let made = executions(request.cost, request.training)?.into_par_iter().map(|execution| {
+            Setting::new(request.cluster, request.cost, request.training.global_batch_size, execution)
+        });
+        for made in made.collect::<Vec<_>>() {
+            match made {
                 Ok(setting) => settings.extend(setting),
                 Err(error) => refused = Some(error),
             }

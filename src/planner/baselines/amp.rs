@@ -1,7 +1,7 @@
 //! Symmetric degrees with uneven layers after AMP (Li et al. 2022).
 
 use super::grid::{Grid, Space, Unit, best_over};
-use super::megatron::{most_equal_replicas, rank_orders};
+use super::megatron::{by_replica, by_stage, most_equal_replicas};
 use super::point::Point;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
 use crate::planner::autohet::balance::{SplitGoal, StageLoad, split_layers};
@@ -41,7 +41,7 @@ fn of_degree(space: &Space, point: &Point) -> Vec<Grid> {
     for depth in 1..=point.num_layers.min(units.len() as u32) {
         let Some(replicas) = most_equal_replicas(units.len() as u32 / depth, point.micro_batches) else { continue };
         let micro_batches = point.micro_batches / replicas;
-        for units in rank_orders(&units, depth as usize, replicas as usize) {
+        for units in [by_stage, by_replica].map(|order| order(&units, depth as usize, replicas as usize)) {
             if let Some(layers) = split(point, &units, micro_batches) {
                 let micro_batches = vec![micro_batches; replicas as usize];
                 found.push(Grid { units, layers, micro_batches });

@@ -21,7 +21,7 @@ const MAX_WORK: u64 = 600_000;
 /// One setting for each that differs in more than the degree; none where only one degree is possible.
 pub fn settings(request: &PlanRequest, of_one: &[Setting]) -> Result<Vec<Setting>, PlanError> {
     let PlanRequest { cluster, cost, training, .. } = *request;
-    let mut several = Vec::new();
+    let mut wanted = Vec::new();
     let mut done: Vec<Execution> = Vec::new();
     for setting in of_one {
         let alike = |one: &&Setting| apart_from_degree(&one.execution) == apart_from_degree(&setting.execution);
@@ -35,10 +35,13 @@ pub fn settings(request: &PlanRequest, of_one: &[Setting]) -> Result<Vec<Setting
         }
         done.push(apart_from_degree(&setting.execution));
         let execution = Execution { sequence_parallel: true, ..setting.execution };
-        let found = Setting::of_degrees(cluster, cost, training.global_batch_size, execution, &degrees);
-        several.extend(found?.filter(Setting::has_several_degrees));
+        wanted.push((execution, degrees));
     }
-    Ok(several)
+    let made = wanted.into_par_iter().map(|(execution, degrees)| {
+        Setting::of_degrees(cluster, cost, training.global_batch_size, execution, &degrees)
+    });
+    let several = made.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(several.into_iter().flatten().filter(Setting::has_several_degrees).collect())
 }
 
 fn apart_from_degree(execution: &Execution) -> Execution {
