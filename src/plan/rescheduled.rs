@@ -23,6 +23,11 @@ impl ScheduleChoice {
         self.kind
     }
 
+    /// Chunks of each stage, one but under the interleaved schedule.
+    pub fn chunks(self) -> u32 {
+        self.chunks
+    }
+
     /// Whether it is covered by what is proven of plans under 1F1B and `GPipe`.
     pub fn is_within_bounds(self) -> bool {
         matches!(self.kind, ScheduleKind::OneForwardOneBackward | ScheduleKind::GPipe)

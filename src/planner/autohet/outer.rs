@@ -13,6 +13,7 @@ use super::mapping::{Job, Neighbours, realise};
 use super::setting::{Setting, executions};
 use super::shortage::one_replica_that_fits;
 use super::stage_one;
+use crate::cost::CostError;
 use crate::plan::{Plan, PlanError, PlanRequest, ScheduleKind};
 use crate::planner::ranking;
 use ordered_float::OrderedFloat;
@@ -142,7 +143,8 @@ impl<'a> Outer<'a> {
         let mut settings = Vec::new();
         let mut refused = None;
         let made = executions(request.cost, request.training)?.into_par_iter().map(|execution| {
-            Setting::new(request.cluster, request.cost, request.training.global_batch_size, execution)
+            let setting = Setting::new(request.cluster, request.cost, request.training.global_batch_size, execution)?;
+            Ok::<_, CostError>(setting.map(|setting| setting.under(request.judge.schedule(), request.cost)))
         });
         for made in made.collect::<Vec<_>>() {
             match made {
@@ -205,8 +207,9 @@ impl<'a> Outer<'a> {
 
     /// The best plans under GPipe, where its activations fit: its transfers wait for none in the other direction.
     fn add_other_schedule(&self, plans: &mut Vec<(f64, Plan)>) -> Result<(), PlanError> {
-        let PlanRequest { cluster, cost, .. } = *self.request;
-        for index in 0..plans.len().min(MAX_RESCHEDULED) {
+        let PlanRequest { cluster, cost, judge, .. } = *self.request;
+        let tried = if judge.schedule().is_some() { 0 } else { MAX_RESCHEDULED };
+        for index in 0..plans.len().min(tried) {
             let plan = Plan { schedule: ScheduleKind::GPipe, ..plans[index].1.clone() };
             if plan.validate(cluster, cost).is_ok() {
                 plans.push((ranking::rank_s(&plan, self.request)?, plan));
@@ -272,8 +275,18 @@ impl<'a> Outer<'a> {
             }
         }
         realised.sort_by(|a, b| a.estimate_s.total_cmp(&b.estimate_s));
-        realised.truncate(MAX_IMPROVED);
-        Ok(realised)
+        // The best of each micro-batch size first: what it may gain isn't known before.
+        let size = |found: &Searched| self.settings[found.point.setting].execution.micro_batch_size;
+        let mut sizes = Vec::new();
+        let is_first = |found: &Searched| {
+            let is_first = !sizes.contains(&size(found));
+            sizes.push(size(found));
+            is_first
+        };
+        let (mut chosen, others): (Vec<Searched>, Vec<Searched>) = realised.into_iter().partition(is_first);
+        chosen.extend(others);
+        chosen.truncate(MAX_IMPROVED);
+        Ok(chosen)
     }
 
     /// The better of the two mappings of a candidate, by the closed form.
