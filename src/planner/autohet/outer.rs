@@ -275,18 +275,17 @@ impl<'a> Outer<'a> {
             }
         }
         realised.sort_by(|a, b| a.estimate_s.total_cmp(&b.estimate_s));
-        // The best of each micro-batch size first: what it may gain isn't known before.
+        // And the best of each micro-batch size: what it may gain isn't known before.
         let size = |found: &Searched| self.settings[found.point.setting].execution.micro_batch_size;
-        let mut sizes = Vec::new();
-        let is_first = |found: &Searched| {
-            let is_first = !sizes.contains(&size(found));
-            sizes.push(size(found));
-            is_first
-        };
-        let (mut chosen, others): (Vec<Searched>, Vec<Searched>) = realised.into_iter().partition(is_first);
-        chosen.extend(others);
-        chosen.truncate(MAX_IMPROVED);
-        Ok(chosen)
+        let mut sizes: Vec<u32> = realised.iter().take(MAX_IMPROVED).map(size).collect();
+        let mut index = 0;
+        realised.retain(|found| {
+            index += 1;
+            let is_new = !sizes.contains(&size(found));
+            sizes.extend(is_new.then(|| size(found)));
+            is_new || index <= MAX_IMPROVED
+        });
+        Ok(realised)
     }
 
     /// The better of the two mappings of a candidate, by the closed form.

@@ -12,6 +12,7 @@ use crate::model::Block;
 use crate::plan::{Plan, Replica};
 use crate::program::{Gradients, Part, Program};
 use crate::units::SimTime;
+use std::sync::Arc;
 
 /// Time of one pass, by what it is spent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,23 +126,22 @@ fn rank_prices(
 ) -> Result<Vec<RankPrice>, SimError> {
     let mut prices = Vec::with_capacity(plan.world_size());
     // Most stages are like one before.
-    let mut known: Vec<(&GpuSpec, &Replica, usize, RankPrice)> = Vec::new();
+    let mut known: Vec<(&Arc<GpuSpec>, &Replica, usize, RankPrice)> = Vec::new();
     for replica in &plan.replicas {
         for (p, stage) in replica.stages.iter().enumerate() {
             let node = cluster.node(topology.node(Rank::from(prices.len())));
-            let is_like = |&&(gpu, other, place, _): &&(&GpuSpec, &Replica, usize, RankPrice)| {
-                std::ptr::eq(gpu, &*node.gpu) && is_priced_alike(other, place, replica, p)
+            let is_like = |(gpu, other, place, _): &&(&Arc<GpuSpec>, &Replica, usize, RankPrice)| {
+                Arc::ptr_eq(gpu, &node.gpu) && is_priced_alike(other, *place, replica, p)
             };
-            let price = match known.iter().find(is_like) {
-                Some((_, _, _, price)) => price.clone(),
-                None => {
-                    let mut price = stage_price(plan, replica, p, &node.gpu, cost)?;
-                    if cost.framework().partitioned_boundaries {
-                        price.gather_boundaries(plan, replica, p, node.gpu.intra_node, cost);
-                    }
-                    known.push((&*node.gpu, replica, p, price.clone()));
-                    price
+            let price = if let Some((_, _, _, price)) = known.iter().find(is_like) {
+                price.clone()
+            } else {
+                let mut price = stage_price(plan, replica, p, &node.gpu, cost)?;
+                if cost.framework().partitioned_boundaries {
+                    price.gather_boundaries(plan, replica, p, node.gpu.intra_node, cost);
                 }
+                known.push((&node.gpu, replica, p, price.clone()));
+                price
             };
             prices.extend(std::iter::repeat_n(price, stage.gpus.len()));
         }

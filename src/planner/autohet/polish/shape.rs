@@ -125,10 +125,8 @@ impl<'a> World<'a> {
     /// holds all that a replica has.
     pub(super) fn most_micro_batches(&self, shape: &Shape) -> u32 {
         let schedule = self.request.judge.schedule();
-        match schedule.is_some_and(|choice| choice.kind() == ScheduleKind::GPipe) {
-            true => self.micro_batches(shape).div_ceil(shape.replicas().max(1)),
-            false => u32::MAX,
-        }
+        let holds_all = schedule.is_some_and(|choice| choice.kind() == ScheduleKind::GPipe);
+        if holds_all { self.micro_batches(shape).div_ceil(shape.replicas().max(1)) } else { u32::MAX }
     }
 
     /// Micro batches of an iteration over all replicas.
