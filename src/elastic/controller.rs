@@ -337,9 +337,11 @@ impl<'a> Controller<'a> {
         if then_s >= now_s {
             return Ok(false);
         }
-        let pause_s = self.prepare(changed, cause).time.total().as_seconds();
         let horizon_s = self.membership.mean_time_between_changes_s(at);
-        Ok((horizon_s - pause_s) / then_s > horizon_s / now_s)
+        let pays = |pause_s: f64| (horizon_s - pause_s) / then_s > horizon_s / now_s;
+        // Who reads what from where is only worked out where it matters.
+        Ok(pays(self.settings.reconfiguration.connect_s(&changed.plan))
+            && pays(self.prepare(changed, cause).time.total().as_seconds()))
     }
 
     fn checkpoint_is_due(&self, at: SimTime) -> bool {

@@ -103,6 +103,14 @@ impl ReconfigurationSettings {
         }
     }
 
+    /// Rendezvous and communicators of the plan's nodes, in seconds.
+    pub fn connect_s(&self, plan: &Plan) -> f64 {
+        let stages = plan.replicas.iter().flat_map(|replica| &replica.stages);
+        let nodes: BTreeSet<&str> = stages.map(|stage| stage.node.as_str()).collect();
+        let further_nodes = nodes.len().saturating_sub(1) as f64;
+        self.rendezvous_s + self.communicators_s + self.communicators_per_node_s * further_nodes
+    }
+
     /// How long a change to `plan` takes; `present` are the nodes that state can be read from.
     pub fn time(
         &self,
@@ -112,16 +120,12 @@ impl ReconfigurationSettings {
         present: &Cluster,
         bandwidths: &StorageBandwidths,
     ) -> ReconfigurationTime {
-        let stages = plan.replicas.iter().flat_map(|replica| &replica.stages);
-        let nodes: BTreeSet<&str> = stages.map(|stage| stage.node.as_str()).collect();
-        let further_nodes = nodes.len().saturating_sub(1) as f64;
         let transferred = recovery.bytes_from(|source| *source != Source::OwnMemory);
         let transfer_s = transferred as f64 / self.transfer_bytes_per_s;
-        let connect_s = self.rendezvous_s + self.communicators_s + self.communicators_per_node_s * further_nodes;
         ReconfigurationTime {
             detect: SimTime::from_seconds(if cause == Cause::Loss { self.detection_s } else { 0.0 }),
             plan: SimTime::from_seconds(self.planning_s),
-            connect: SimTime::from_seconds(connect_s),
+            connect: SimTime::from_seconds(self.connect_s(plan)),
             fetch: fetch_time(recovery, present, bandwidths).max(SimTime::from_seconds(transfer_s)),
         }
     }

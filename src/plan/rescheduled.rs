@@ -23,6 +23,11 @@ impl ScheduleChoice {
         self.kind
     }
 
+    /// Chunks of each stage, one but under the interleaved schedule.
+    pub fn chunks(self) -> u32 {
+        self.chunks
+    }
+
     /// The interleaved schedule with so many chunks of each stage, 1F1B where that is one.
     pub fn with_chunks(chunks: u32) -> Self {
         let kind = if chunks > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };

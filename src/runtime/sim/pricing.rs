@@ -4,7 +4,7 @@ use super::SimError;
 use super::network::Network;
 use super::reduction::price_group;
 use super::topology::Topology;
-use crate::cluster::{Cluster, Link};
+use crate::cluster::{Cluster, GpuSpec, Link};
 use crate::cost::communication::ring_all_gather_s;
 use crate::cost::{BlockCost, CostModel, PassCost};
 use crate::ids::{ChunkId, Rank};
@@ -12,6 +12,7 @@ use crate::model::Block;
 use crate::plan::{Plan, Replica};
 use crate::program::{Gradients, Part, Program};
 use crate::units::SimTime;
+use std::sync::Arc;
 
 /// Time of one pass, by what it is spent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,17 +125,37 @@ fn rank_prices(
     topology: &Topology<'_>,
 ) -> Result<Vec<RankPrice>, SimError> {
     let mut prices = Vec::with_capacity(plan.world_size());
+    // Most stages are like one before.
+    let mut known: Vec<(&Arc<GpuSpec>, &Replica, usize, RankPrice)> = Vec::new();
     for replica in &plan.replicas {
         for (p, stage) in replica.stages.iter().enumerate() {
             let node = cluster.node(topology.node(Rank::from(prices.len())));
-            let mut price = stage_price(plan, replica, p, &node.gpu, cost)?;
-            if cost.framework().partitioned_boundaries {
-                price.gather_boundaries(plan, replica, p, node.gpu.intra_node, cost);
-            }
+            let is_like = |(gpu, other, place, _): &&(&Arc<GpuSpec>, &Replica, usize, RankPrice)| {
+                Arc::ptr_eq(gpu, &node.gpu) && is_priced_alike(other, *place, replica, p)
+            };
+            let price = if let Some((_, _, _, price)) = known.iter().find(is_like) {
+                price.clone()
+            } else {
+                let mut price = stage_price(plan, replica, p, &node.gpu, cost)?;
+                if cost.framework().partitioned_boundaries {
+                    price.gather_boundaries(plan, replica, p, node.gpu.intra_node, cost);
+                }
+                known.push((&node.gpu, replica, p, price.clone()));
+                price
+            };
             prices.extend(std::iter::repeat_n(price, stage.gpus.len()));
         }
     }
     Ok(prices)
+}
+
+/// Whether two stages on GPUs of one type hold the same.
+fn is_priced_alike(a: &Replica, at_a: usize, b: &Replica, at_b: usize) -> bool {
+    let (one, other) = (&a.stages[at_a], &b.stages[at_b]);
+    let is_last = |replica: &Replica, at: usize| at + 1 == replica.stages.len();
+    one.gpus.len() == other.gpus.len()
+        && one.chunks().eq(other.chunks())
+        && (at_a == 0, is_last(a, at_a)) == (at_b == 0, is_last(b, at_b))
 }
 
 /// The stage's passes are sums of its blocks' rounded times, so that a backward pass takes the same time whole, cut into
@@ -143,7 +164,7 @@ fn stage_price(
     plan: &Plan,
     replica: &Replica,
     place: usize,
-    gpu: &crate::cluster::GpuSpec,
+    gpu: &GpuSpec,
     cost: &CostModel,
 ) -> Result<RankPrice, SimError> {
     let stage = &replica.stages[place];
