@@ -89,8 +89,24 @@ use reductions::Reductions;
 /// The runtime rounds each pass to whole nanoseconds; the bound gives way by more than that can add up to.
 const ROUNDING: f64 = 1.0 - 1e-6;
 
-/// No plan of this setting with `replicas` replicas takes less time, in seconds.
+/// No plan of this setting with `replicas` replicas takes less time, in seconds. Networks hardly count: it orders points for a
+/// search that doesn't know them well either.
 pub fn lower_bound_s(setting: &Setting, replicas: u32) -> f64 {
+    let classes = &setting.classes;
+    let fastest = classes.iter().map(|class| class.layer_s).fold(f64::INFINITY, f64::min);
+    let rate = rate_of_fastest(setting, setting.units().min(replicas.saturating_mul(setting.num_layers)));
+    let forward_share = classes.iter().map(|class| class.forward_share).fold(0.0, f64::max);
+    let units = f64::from(setting.units().min(replicas.saturating_mul(setting.num_layers)));
+    let hidden = f64::from(replicas) * (1.0 - forward_share) + units * forward_share;
+    let steady = (f64::from(setting.micro_batches) - hidden).max(0.0) / rate;
+    let conserved = f64::from(setting.micro_batches) / rate;
+    let last_s = reductions::embedding_s(setting, replicas);
+    let work_s = work_layers(setting) * (fastest + steady).max(conserved);
+    (work_s + last_s) * ROUNDING + setting.optimizer_s
+}
+
+/// What networks show at least, in seconds: reductions that no backward pass of their stage hides, and boundaries.
+fn network_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let classes = &setting.classes;
     let least = |of: fn(&ClassCosts) -> f64| classes.iter().map(of).fold(f64::INFINITY, f64::min);
     let most_units = setting.units().min(replicas.saturating_mul(setting.num_layers));
@@ -98,14 +114,9 @@ pub fn lower_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let forward_share = classes.iter().map(|class| class.forward_share).fold(0.0, f64::max);
     let (replicas_f, units) = (f64::from(replicas), f64::from(most_units));
     let (micro_batches, layers) = (f64::from(setting.micro_batches), f64::from(setting.num_layers));
-    let hidden = replicas_f * (1.0 - forward_share) + units * forward_share;
-    let steady = (micro_batches - hidden).max(0.0) / rate;
-    let conserved = micro_batches / rate;
     let reductions = Reductions::new(setting, replicas);
-    let (work, fastest_s) = (work_layers(setting), least(|class| class.layer_s));
-    let work_s = work * (fastest_s + steady).max(conserved) + reductions.embedding_s;
-    // Reductions that no backward pass of their stage hides, in micro batches' work for each layer.
-    let forward_s = least(|class| class.layer_forward_s);
+    let (work, forward_s) = (work_layers(setting), least(|class| class.layer_forward_s));
+    // In micro batches' work for each layer.
     let shown = |ahead_s: f64| {
         let of_class = |(class, reduce_s): (&ClassCosts, &f64)| {
             (reduce_s - (class.layer_s - class.layer_forward_s) - ahead_s) / class.layer_s
@@ -118,8 +129,7 @@ pub fn lower_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let embedding_s = classes.iter().map(|class| class.embedding_s).fold(0.0, f64::max);
     // Who reduces last may have a shorter optimizer step than a first stage.
     let late_s = late_s - embedding_s - setting.optimizer_s;
-    let crossing_s = crossing_bound_s(setting, replicas, &reductions);
-    work_s.max(late_s).max(crossing_s) * ROUNDING + setting.optimizer_s
+    late_s.max(crossing_bound_s(setting, replicas, &reductions)) * ROUNDING + setting.optimizer_s
 }
 
 /// Of pipelines that are within a node or not: in seconds without the optimizer step.
@@ -173,7 +183,7 @@ fn rate_of_fastest(setting: &Setting, units: u32) -> f64 {
     rate
 }
 
-/// The bound that counts whole layers and memory in; never below [`lower_bound_s`], and some ten microseconds slower.
+/// The bound that counts whole layers, memory and networks in; never below [`lower_bound_s`], and some ten microseconds slower.
 pub fn memory_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let simple_s = lower_bound_s(setting, replicas);
     let classes = &setting.classes;
@@ -184,7 +194,7 @@ pub fn memory_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let needed = f64::from(setting.micro_batches) - hidden;
     let least_fill_s = f64::from(setting.num_layers) * fastest;
     // The simple bound is feasible or not; above, time is doubled until it is, then halved in on.
-    let last_s = Reductions::new(setting, replicas).embedding_s;
+    let last_s = reductions::embedding_s(setting, replicas);
     let mut too_short_s = ((simple_s - setting.optimizer_s) / ROUNDING - last_s - least_fill_s).max(0.0);
     let mut enough_s = too_short_s.max(least_fill_s);
     while most_steady_micro_batches(setting, replicas, enough_s) < needed {
@@ -202,7 +212,8 @@ pub fn memory_bound_s(setting: &Setting, replicas: u32) -> f64 {
             &mut enough_s
         }) = middle_s;
     }
-    simple_s.max((least_fill_s + too_short_s + last_s) * ROUNDING + setting.optimizer_s)
+    let whole_s = (least_fill_s + too_short_s + last_s) * ROUNDING + setting.optimizer_s;
+    simple_s.max(whole_s).max(network_bound_s(setting, replicas))
 }
 
 /// Cuts of an interval; what is left of it only makes the bound a little weaker.

@@ -7,6 +7,7 @@
 //! block after the other, so the times of a stage's blocks add up. Of frameworks that reduce otherwise only bytes count.
 
 use crate::planner::autohet::setting::{ClassCosts, Setting};
+use std::sync::Arc;
 
 /// Least seconds of reductions for a number of replicas, by class of the unit that takes part.
 #[derive(Clone, Debug)]
@@ -50,6 +51,12 @@ impl Reductions {
     }
 }
 
+/// [`Reductions::embedding_s`] alone, which is all that a first look takes.
+pub fn embedding_s(setting: &Setting, replicas: u32) -> f64 {
+    let of_class = |class: &ClassCosts| ring_s(setting, class, replicas, setting.embedding_gradient_bytes);
+    setting.classes.iter().map(of_class).fold(f64::INFINITY, f64::min)
+}
+
 /// All blocks over the fastest interface.
 fn of_node_s(setting: &Setting, replicas: u32) -> f64 {
     let layers = f64::from(setting.num_layers) * setting.layer_gradient_bytes;
@@ -77,7 +84,8 @@ fn passed(setting: &Setting, members: u32, bytes: f64) -> f64 {
 
 /// Units that a node of the class holds; of a smaller degree they take less room.
 fn room_of(setting: &Setting, class: &ClassCosts) -> u32 {
-    let same = |other: &&ClassCosts| other.nic == class.nic && other.gpu == class.gpu;
+    let is_gpu = |other: &ClassCosts| Arc::ptr_eq(&other.gpu, &class.gpu) || other.gpu == class.gpu;
+    let same = |other: &&ClassCosts| other.nic == class.nic && is_gpu(other);
     setting.classes.iter().filter(same).map(|other| other.units_per_node).max().unwrap_or(0)
 }
 
