@@ -246,7 +246,24 @@ impl Plan {
         };
         let shards = cost.framework().optimizer_shards(self.replicas.len());
         let chunks: Vec<HeldChunk> = replica.stages[stage].chunks().enumerate().map(chunk).collect();
-        cost.held_memory(&chunks, &self.execution(&replica.stages[stage])).with_optimizer_shards(shards)
+        let execution = self.execution(&replica.stages[stage]);
+        let mut memory = cost.held_memory(&chunks, &execution);
+        if let Some(neighbour) = self.stands_in_for(replica, stage) {
+            // Its activations are put aside in host memory, and its gradients are made only when it's lost.
+            let [has_embedding, has_head] = replica.chunk_ends(neighbour, ChunkId(0));
+            let num_layers = replica.stages[neighbour].num_layers;
+            let copy = cost.stage_memory(&StageShape { num_layers, has_embedding, has_head, in_flight: 0 }, &execution);
+            memory.parameters_bytes += copy.parameters_bytes;
+            memory.optimizer_bytes += copy.optimizer_bytes;
+        }
+        memory.with_optimizer_shards(shards)
+    }
+
+    /// The stage of the same replica whose layers this stage holds a second copy of: under redundant computation the next
+    /// one, and the first one behind the last.
+    pub fn stands_in_for(&self, replica: &Replica, stage: usize) -> Option<usize> {
+        let depth = replica.stages.len();
+        (self.schedule == ScheduleKind::Redundant && depth > 1).then(|| (stage + 1) % depth)
     }
 
     /// Every stage with its place, replica by replica.
