@@ -3,9 +3,10 @@
 
 use super::checkpoint::{CheckpointSettings, Expected};
 use super::events::{Action, CheckpointPlace, Event, LostCopies, MembershipChange, Snapshot};
-use super::layer_bitmap::LayerBitmap;
+use super::layer_bitmap::{AllowedSources, LayerBitmap};
 use super::layout::StateLayout;
 use super::membership::Membership;
+use super::peer_copies::{PeerCopies, place_copies};
 use super::plan_cache::{PlacedPlan, PlanCache};
 use super::policies::{JoinRule, Policy};
 use super::reconfiguration::{Cause, Reconfiguration, ReconfigurationSettings};
@@ -48,12 +49,14 @@ pub struct Controller<'a> {
     refusal: Option<PlanError>,
 }
 
-/// A snapshot on its way to disks and object store, until both have it, a node that holds it is lost, or a newer one
-/// begins.
+/// A snapshot on its way to the host memory of others, disks and object store, until all have it, a node that holds it is
+/// lost, or a newer one begins.
 struct Persisting {
     step: u64,
     /// The plan whose nodes hold it.
     placed: PlacedPlan,
+    /// Whether the copies that go to others are there.
+    with_peers: bool,
     on_disk: bool,
     in_object_store: bool,
 }
@@ -101,7 +104,7 @@ impl<'a> Controller<'a> {
         {
             return None;
         }
-        match self.take_snapshot(at, false) {
+        match self.take_snapshot(at, false, PeerCopies::default()) {
             Action::TakeSnapshot(snapshot) => Some(snapshot),
             _ => None,
         }
@@ -145,6 +148,7 @@ impl<'a> Controller<'a> {
     /// A recovery that was to read them begins anew, from what is left.
     fn on_copies_lost(&mut self, copies: &LostCopies) -> Result<Action, PlanError> {
         match copies {
+            LostCopies::Host { node } => self.bitmap.forget_host(node),
             LostCopies::Disk { node } => self.bitmap.forget_disk(node),
             LostCopies::ObjectStore { step } => self.bitmap.forget_object_store(*step),
         }
@@ -188,7 +192,7 @@ impl<'a> Controller<'a> {
             }
             if self.policy.saves_before_change && self.bitmap.object_store_step() != Some(self.step) {
                 self.wanted = Some(cause);
-                return Ok(self.take_snapshot(at, true));
+                return Ok(self.take_snapshot(at, true, PeerCopies::default()));
             }
             return self.reconfigure(cause);
         }
@@ -199,25 +203,40 @@ impl<'a> Controller<'a> {
     fn go_on(&mut self, at: SimTime) -> Action {
         let is_safe = self.persisting.as_ref().is_none_or(|snapshot| snapshot.in_object_store);
         if is_safe && self.checkpoint_is_due(at) {
-            return self.take_snapshot(at, false);
+            let copies = self.peer_copies();
+            return self.take_snapshot(at, false, copies);
         }
         self.phase = Phase::Training;
         Action::StartIteration
     }
 
-    fn take_snapshot(&mut self, at: SimTime, until_durable: bool) -> Action {
-        let snapshot = Snapshot { step: self.step, until_durable };
+    /// What others are to keep of the next checkpoint, where the policy would read it. Nodes under notice keep nothing.
+    fn peer_copies(&self) -> PeerCopies {
+        let (Some(placed), count) = (&self.current, self.settings.checkpoint.peer_copies) else {
+            return PeerCopies::default();
+        };
+        if count == 0 || self.policy.sources == AllowedSources::ObjectStore {
+            return PeerCopies::default();
+        }
+        let keepers = self.membership.staying(self.policy.heeds_notice);
+        place_copies(self.bitmap.layout(), &placed.plan, &keepers, count)
+    }
+
+    fn take_snapshot(&mut self, at: SimTime, until_durable: bool, copies: PeerCopies) -> Action {
+        let snapshot = Snapshot { step: self.step, until_durable, copies: Arc::new(copies) };
         let placed = self.current.clone().expect("only a running plan takes snapshots");
         self.end_persisting();
-        self.bitmap.begin_checkpoint(&placed.plan, self.step);
-        self.persisting = Some(Persisting { step: self.step, placed, on_disk: false, in_object_store: false });
+        self.bitmap.begin_checkpoint(&placed.plan, self.step, &snapshot.copies);
+        let with_peers = snapshot.copies.copies.is_empty();
+        let (step, on_disk, in_object_store) = (self.step, false, false);
+        self.persisting = Some(Persisting { step, placed, with_peers, on_disk, in_object_store });
         self.last_snapshot = (at, self.step);
-        self.phase = Phase::Snapshotting(snapshot);
+        self.phase = Phase::Snapshotting(snapshot.clone());
         Action::TakeSnapshot(snapshot)
     }
 
     fn on_snapshot_done(&mut self, at: SimTime) -> Result<Action, PlanError> {
-        if let Phase::Snapshotting(Snapshot { step, until_durable: true }) = self.phase {
+        if let Phase::Snapshotting(Snapshot { step, until_durable: true, .. }) = self.phase {
             self.on_durable(step, CheckpointPlace::ObjectStore);
         }
         self.phase = Phase::Training;
@@ -228,6 +247,10 @@ impl<'a> Controller<'a> {
     fn on_durable(&mut self, step: u64, place: CheckpointPlace) {
         let Some(snapshot) = self.persisting.as_mut().filter(|snapshot| snapshot.step == step) else { return };
         match place {
+            CheckpointPlace::Host => {
+                snapshot.with_peers = true;
+                self.bitmap.record_host(step);
+            }
             CheckpointPlace::Disk => {
                 snapshot.on_disk = true;
                 self.bitmap.record_disk(step);
@@ -237,7 +260,7 @@ impl<'a> Controller<'a> {
                 self.bitmap.record_object_store(step);
             }
         }
-        if snapshot.on_disk && snapshot.in_object_store {
+        if snapshot.with_peers && snapshot.on_disk && snapshot.in_object_store {
             self.end_persisting();
         }
     }

@@ -69,6 +69,11 @@ impl StateLayout {
         Shard { block: self.block(index / SHARDS_PER_BLOCK), slice: (index % SHARDS_PER_BLOCK) as u8 }
     }
 
+    /// The place of a shard.
+    pub fn index_of(&self, shard: Shard) -> ShardIndex {
+        self.index(shard.block) * SHARDS_PER_BLOCK + usize::from(shard.slice)
+    }
+
     /// Bytes of the shard at this place; a block's remainder is spread so that its slices add up to it exactly.
     pub fn bytes(&self, index: ShardIndex) -> u64 {
         let block_bytes = match self.block(index / SHARDS_PER_BLOCK) {

@@ -116,11 +116,11 @@ pub struct RecoveryRecord {
 /// Bytes of state by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FetchedBytes {
-    /// Already in the memory of the node that needs them.
+    /// Already in the memory of the node that needs them: of its GPUs, or of its host as a copy.
     pub own_memory: u64,
     /// On the node's own disk.
     pub own_disk: u64,
-    /// From a surviving node's memory or disk.
+    /// From a surviving node's memory, a copy in its host memory, or its disk.
     pub peers: u64,
     /// From the object store.
     pub object_store: u64,

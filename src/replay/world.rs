@@ -7,9 +7,9 @@ use crate::cluster::Cluster;
 use crate::elastic::checkpoint::persist_times;
 use crate::elastic::{
     Action, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Reconfiguration, RecoveryPlan, Snapshot,
-    Source,
+    Source, copy_time,
 };
-use crate::metrics::{Activity, IterationBreakdown};
+use crate::metrics::{Activity, IterationBreakdown, interface_use};
 use crate::plan::PlannedIteration;
 use crate::runtime::sim::queue::EventQueue;
 use crate::runtime::sim::simulate;
@@ -42,9 +42,14 @@ enum Doing {
 struct Running {
     placed: PlacedPlan,
     breakdown: Arc<IterationBreakdown>,
+    /// By stage, the share of an iteration in which its node's interface is in use.
+    interface_use: Arc<[f64]>,
     /// Index in the outcome.
     number: usize,
 }
+
+/// A shape of plan, simulated once: breakdown of an iteration, use of interfaces, index in the outcome.
+type Shape = (Arc<IterationBreakdown>, Arc<[f64]>, usize);
 
 pub(super) struct World<'a> {
     controller: Controller<'a>,
@@ -59,14 +64,23 @@ pub(super) struct World<'a> {
     snapshots: u64,
     books: Books,
     plans: Vec<Arc<PlannedIteration>>,
-    /// By number of the shape: breakdown of an iteration, index in `plans`.
-    shapes: BTreeMap<usize, (Arc<IterationBreakdown>, usize)>,
+    /// By number of the shape.
+    shapes: BTreeMap<usize, Shape>,
     recoveries: Vec<RecoveryRecord>,
     /// The recovery under way; none at the first start.
     recovery: Option<RecoveryRecord>,
     /// Iterations lost when waiting began, for the record of the recovery that ends it.
     lost_waiting: u64,
     started: bool,
+}
+
+impl Running {
+    /// What training leaves of a node's interface.
+    fn free_share(&self, node: &str) -> f64 {
+        let stages = self.placed.plan.replicas.iter().flat_map(|replica| &replica.stages);
+        let used = stages.zip(&*self.interface_use).find(|(stage, _)| stage.node == node);
+        1.0 - used.map_or(0.0, |(_, share)| *share)
+    }
 }
 
 impl<'a> World<'a> {
@@ -184,7 +198,7 @@ impl<'a> World<'a> {
                 Event::IterationDone
             }
             Doing::Snapshot { plan, snapshot } => {
-                self.persist(&plan, snapshot);
+                self.persist(&plan, &snapshot);
                 Event::SnapshotDone
             }
             Doing::Reconfiguration { plan, .. } => {
@@ -276,28 +290,34 @@ impl<'a> World<'a> {
         if !self.shapes.contains_key(&placed.shape_number) {
             let iteration = simulate(&placed.plan, &self.cluster(), self.settings.cost)?;
             let breakdown = Arc::new(IterationBreakdown::of(&iteration));
-            self.shapes.insert(placed.shape_number, (breakdown, self.plans.len()));
+            let interface_use = interface_use(&iteration, &placed.plan).into();
+            self.shapes.insert(placed.shape_number, (breakdown, interface_use, self.plans.len()));
             let plan = Arc::unwrap_or_clone(Arc::clone(&placed.plan));
             let shape = PlannedIteration::clone(&placed.shape);
             self.plans.push(Arc::new(PlannedIteration { plan, ..shape }));
         }
-        let (breakdown, number) = self.shapes[&placed.shape_number].clone();
-        Ok(Running { placed: placed.clone(), breakdown, number })
+        let (breakdown, interface_use, number) = self.shapes[&placed.shape_number].clone();
+        Ok(Running { placed: placed.clone(), breakdown, interface_use, number })
     }
 
     /// A snapshot goes on to where it isn't yet: one that was waited for is in the object store, and as long on its way
-    /// to the disks.
-    fn persist(&mut self, plan: &Running, Snapshot { step, until_durable }: Snapshot) {
+    /// to the disks. Copies for others take the interfaces first, then the object store has them.
+    fn persist(&mut self, plan: &Running, snapshot: &Snapshot) {
+        let &Snapshot { step, until_durable, .. } = snapshot;
         let times = self.persist_times(plan);
         let waited = if until_durable { times.object_store } else { SimTime::ZERO };
-        let places = [(times.disk, CheckpointPlace::Disk), (times.object_store, CheckpointPlace::ObjectStore)];
-        for (after, place) in places {
-            if until_durable && place == CheckpointPlace::ObjectStore {
-                continue;
+        let copied = copy_time(&snapshot.copies, &self.cluster(), |node| plan.free_share(node));
+        let places = [
+            (copied, CheckpointPlace::Host, snapshot.copies.copies.is_empty()),
+            (times.disk, CheckpointPlace::Disk, false),
+            (copied + times.object_store, CheckpointPlace::ObjectStore, until_durable),
+        ];
+        for (after, place, is_done) in places {
+            if !is_done {
+                let after = after.saturating_sub(waited);
+                let due = Due::Durable { snapshot: self.snapshots, step, place };
+                self.queue.push(self.now.saturating_add(after), due);
             }
-            let after = after.saturating_sub(waited);
-            let due = Due::Durable { snapshot: self.snapshots, step, place };
-            self.queue.push(self.now.saturating_add(after), due);
         }
     }
 
@@ -312,7 +332,7 @@ impl<'a> World<'a> {
 
 fn fetched(recovery: &RecoveryPlan) -> FetchedBytes {
     FetchedBytes {
-        own_memory: recovery.bytes_from(|source| matches!(source, Source::OwnMemory)),
+        own_memory: recovery.bytes_from(|source| matches!(source, Source::OwnMemory | Source::OwnHost)),
         own_disk: recovery.bytes_from(|source| matches!(source, Source::OwnDisk)),
         peers: recovery.bytes_from(|source| matches!(source, Source::Peer { .. })),
         object_store: recovery.bytes_from(|source| matches!(source, Source::ObjectStore)),

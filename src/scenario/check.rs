@@ -21,6 +21,8 @@ const MOST_GPUS_IN_NODE: u32 = 1024;
 const MOST_CHOICES: usize = 16;
 /// Longest part of a change of plan: a day.
 const LONGEST_PART_S: f64 = 86_400.0;
+/// More copies of a checkpoint in host memory save nobody anything.
+const MOST_PEER_COPIES: u32 = 8;
 
 /// A number with the place that it has in the file and on the command line.
 struct Number {
@@ -95,6 +97,8 @@ impl Scenario {
 
     fn check_checkpoint(&self) -> Result<(), ScenarioError> {
         let (settings, usual) = (&self.checkpoint, crate::elastic::checkpoint::CheckpointSettings::default());
+        Number::new("checkpoint.peer_copies", f64::from(settings.peer_copies), f64::from(usual.peer_copies))
+            .within(0.0, f64::from(MOST_PEER_COPIES))?;
         if let CheckpointInterval::Fixed { seconds } = settings.interval {
             let interval = Number::new("checkpoint.interval.fixed.seconds", seconds, 600.0);
             interval.option("--checkpoint-interval-s").within(1e-3, 1e9)?;

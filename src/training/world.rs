@@ -237,6 +237,7 @@ impl<'a> World<'a> {
             FromWorker::Snapshotted { step } => self.snapshotted(worker, step, observe),
             FromWorker::Saved(saved) => self.saved(worker, saved, observe),
             FromWorker::NotSaved { step, message } => self.not_saved(worker, step, &message, observe),
+            FromWorker::NotCopied { step, message } => self.not_copied(worker, step, &message, observe),
             FromWorker::AtStopPoint => self.stopped(worker, observe),
             FromWorker::PeerLost { epoch, message } => {
                 // A complaint from before the last change of plan is settled by it.

@@ -1,9 +1,9 @@
 //! State that a worker holds between two plans, for itself and for others to read.
 
 use super::DeviceError;
-use super::all_reduce::{from_bytes, to_bytes};
 use super::compute::{BlockState, TrainingState};
 use super::model::{cut_state, slices};
+use super::numbers::{to_bytes, vector};
 use super::tensor_parallel::TensorPart;
 use crate::model::{ModelSpec, Shard};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +45,10 @@ impl Held {
 
 /// A shard as it travels: parameters, then both moments.
 pub(super) fn shard_to_bytes(shard: &BlockState) -> Vec<u8> {
-    [&shard.values, &shard.mean, &shard.mean_of_squares].map(|values| to_bytes(values)).concat()
+    let vectors = [&shard.values, &shard.mean, &shard.mean_of_squares];
+    let mut bytes = Vec::with_capacity(12 * shard.values.len());
+    vectors.iter().for_each(|values| bytes.extend_from_slice(&to_bytes(values)));
+    bytes
 }
 
 /// The shard of a message from `peer`.
@@ -54,8 +57,7 @@ pub(super) fn shard_from_bytes(bytes: &[u8], peer: &str) -> Result<BlockState, D
     if !bytes.len().is_multiple_of(12) {
         return Err(DeviceError::Protocol { from: peer.to_owned() });
     }
-    let mut numbers = from_bytes(bytes);
-    let length = bytes.len() / 12;
-    let [values, mean, mean_of_squares] = std::array::from_fn(|_| numbers.by_ref().take(length).collect());
+    let length = bytes.len() / 3;
+    let [values, mean, mean_of_squares] = std::array::from_fn(|place| vector(&bytes[place * length..][..length]));
     Ok(BlockState { values, mean, mean_of_squares })
 }

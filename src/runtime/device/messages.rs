@@ -90,7 +90,15 @@ pub enum ToWorker {
     /// Take this part in a plan: get the state together, connect to the peers, and wait.
     Assign(Box<Assignment>),
     /// All are ready: the part counts from now on, and what was held before is let go.
-    Adopt,
+    Adopt {
+        /// Optimizer steps done. Copies of later checkpoints are let go too.
+        step: u64,
+    },
+    /// The copies of this checkpoint are where they are to be: those of earlier ones are let go.
+    KeepFrom {
+        /// Optimizer steps done in it.
+        step: u64,
+    },
     /// Run one iteration.
     Step,
     /// Every rank has its gradients: move the parameters.
@@ -154,6 +162,8 @@ pub enum ShardOrigin {
     Own,
     /// In the memory of another worker.
     Memory(SocketAddr),
+    /// In a copy of a checkpoint in the host memory of another worker, or of this one.
+    Copy(SocketAddr),
     /// On the disk of the node of another worker, or of this one.
     Disk(SocketAddr),
     /// In the object store.
@@ -172,12 +182,25 @@ pub struct Commit {
 pub struct SnapshotOrder {
     /// Optimizer steps done.
     pub step: u64,
+    /// Whether the copy stays in host memory until a newer one replaces it.
+    pub keep: bool,
+    /// What other workers are sent to keep.
+    pub to_peers: Vec<Delivery>,
     /// Shards for the worker's own disk.
     pub to_disk: Vec<Shard>,
     /// Shards for the object store.
     pub to_object_store: Vec<Shard>,
     /// Stand still in the middle of it, to be killed there.
     pub stop: bool,
+}
+
+/// Shards for another worker's host memory.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Delivery {
+    /// Where that worker listens.
+    pub to: SocketAddr,
+    /// The shards.
+    pub shards: Vec<Shard>,
 }
 
 /// A place in the course of training where a rank can be told to stand still, so that it is lost there.
@@ -249,6 +272,13 @@ pub enum FromWorker {
         /// Why.
         message: String,
     },
+    /// Its part of a checkpoint can't be sent to those who are to keep it; it is written all the same.
+    NotCopied {
+        /// Optimizer steps done.
+        step: u64,
+        /// Why.
+        message: String,
+    },
     /// It holds the state of its last step and does nothing else.
     Parked {
         /// As asked.
@@ -298,8 +328,19 @@ mod exact {
 pub struct Saved {
     /// Optimizer steps done.
     pub step: u64,
-    /// What the object store was given; nothing for a part that is on the worker's disk.
-    pub in_object_store: Option<Vec<ShardEntry>>,
+    /// Where it is.
+    pub place: SavedPlace,
+}
+
+/// Where a part of a checkpoint is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum SavedPlace {
+    /// In host memory: the worker's own, and that of those to whom it was sent.
+    Host,
+    /// On the worker's disk.
+    Disk,
+    /// In the object store, which was given this.
+    ObjectStore(Vec<ShardEntry>),
 }
 
 /// Bytes of state by where they were read.
@@ -309,6 +350,8 @@ pub struct BytesRead {
     pub own: u64,
     /// Memory of other workers.
     pub memory: u64,
+    /// Copies of a checkpoint in host memory, the worker's own or others'.
+    pub copies: u64,
     /// Disks.
     pub disk: u64,
     /// The object store.
@@ -318,9 +361,10 @@ pub struct BytesRead {
 impl BytesRead {
     /// Both together.
     pub fn add(&mut self, other: &Self) {
-        let Self { own, memory, disk, object_store } = other;
+        let Self { own, memory, copies, disk, object_store } = other;
         self.own += own;
         self.memory += memory;
+        self.copies += copies;
         self.disk += disk;
         self.object_store += object_store;
     }

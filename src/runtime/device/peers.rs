@@ -1,6 +1,7 @@
 //! A worker's door: peers come here, to train together or to read state.
 
 use super::compute::BlockState;
+use super::copies::Copies;
 use super::holding::{Held, shard_from_bytes, shard_to_bytes};
 use super::interrupt::Interrupt;
 use super::messages::{ShardOrigin, hear, tell};
@@ -31,6 +32,8 @@ pub(super) enum Wish {
     },
     /// To read state.
     Read,
+    /// To leave copies of a checkpoint.
+    Keep,
 }
 
 /// What is to be read.
@@ -40,14 +43,48 @@ pub(super) struct ReadRequest {
     pub(super) step: u64,
     /// The shards.
     pub(super) shards: Vec<Shard>,
-    /// Whether from the node's disk, not from memory.
-    pub(super) from_disk: bool,
+    /// Where they are.
+    pub(super) from: Shelf,
 }
 
-/// What others may read here.
+/// Where a worker has state that others may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Shelf {
+    /// Its memory, between two plans.
+    Held,
+    /// Copies of checkpoints in its host memory.
+    Copies,
+    /// Its node's disk.
+    Disk,
+}
+
+impl Shelf {
+    /// This shelf of the worker that listens there.
+    pub(super) fn of(self, address: SocketAddr) -> ShardOrigin {
+        match self {
+            Self::Held => ShardOrigin::Memory(address),
+            Self::Copies => ShardOrigin::Copy(address),
+            Self::Disk => ShardOrigin::Disk(address),
+        }
+    }
+}
+
+/// What is to be kept: the shards follow, a message each.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct KeepRequest {
+    /// Optimizer steps done.
+    step: u64,
+    /// The shards.
+    shards: Vec<Shard>,
+}
+
+/// What others may read here, and leave.
 pub(super) trait Library: Send + Sync + 'static {
-    /// A shard of this step, or why there is none.
-    fn read(&self, step: u64, shard: Shard, from_disk: bool) -> Result<BlockState, String>;
+    /// A shard of this step as it travels, or why there is none.
+    fn read(&self, step: u64, shard: Shard, from: Shelf) -> Result<Vec<u8>, String>;
+
+    /// Keeps a copy of a shard of this step.
+    fn keep(&self, step: u64, shard: Shard, bytes: Vec<u8>);
 }
 
 /// A lane by the number of its change of plan, its kind and its own number.
@@ -109,8 +146,8 @@ impl Peers {
             Wish::Read => {
                 let request: ReadRequest = hear(&mut visitor, "a peer")?;
                 for shard in request.shards {
-                    match library.read(request.step, shard, request.from_disk) {
-                        Ok(found) => visitor.send(&shard_to_bytes(&found))?,
+                    match library.read(request.step, shard, request.from) {
+                        Ok(found) => visitor.send(&found)?,
                         Err(problem) => {
                             visitor.send(&[])?;
                             visitor.send(problem.as_bytes())?;
@@ -118,6 +155,14 @@ impl Peers {
                     }
                 }
                 Ok(())
+            }
+            Wish::Keep => {
+                let KeepRequest { step, shards } = hear(&mut visitor, "a peer")?;
+                for shard in shards {
+                    library.keep(step, shard, visitor.receive()?);
+                }
+                // All are here: nothing more is said.
+                Ok(visitor.send(&[])?)
             }
         }
     }
@@ -160,6 +205,25 @@ impl Peers {
         }
     }
 
+    /// Has the worker at `address` keep copies of shards of this step; returns once it has them.
+    pub(super) fn deliver<'a>(
+        &self,
+        address: SocketAddr,
+        step: u64,
+        shards: &[Shard],
+        cut: impl Fn(Shard) -> Option<BlockState> + 'a,
+    ) -> Result<(), DeviceError> {
+        let name = format!("the worker at {address}");
+        let mut connection = self.connect(address, Wish::Keep, &name, &Interrupt::default())?;
+        tell(&mut connection, &KeepRequest { step, shards: shards.to_vec() })?;
+        for &shard in shards {
+            let found = cut(shard).ok_or(DeviceError::NotHeld { block: shard.block, slice: shard.slice })?;
+            connection.send(&shard_to_bytes(&found))?;
+        }
+        connection.receive()?;
+        Ok(())
+    }
+
     /// Reads shards from the worker at `address`; gives each to `take` as it comes.
     pub(super) fn read(
         &self,
@@ -176,8 +240,7 @@ impl Peers {
             if bytes.is_empty() {
                 // Who has nothing says why.
                 let problem = String::from_utf8_lossy(&connection.receive()?).into_owned();
-                let place = if request.from_disk { ShardOrigin::Disk } else { ShardOrigin::Memory };
-                return Err(DeviceError::CopyLost { origin: place(address), problem });
+                return Err(DeviceError::CopyLost { origin: request.from.of(address), problem });
             }
             take(shard, shard_from_bytes(&bytes, &name)?, bytes.len() as u64);
         }
@@ -186,21 +249,34 @@ impl Peers {
 }
 
 /// What a worker lets others read.
+#[derive(Clone)]
 pub(super) struct Shelves {
     /// Between two plans, its memory.
     pub(super) held: Held,
+    /// Copies of checkpoints.
+    pub(super) copies: Copies,
     /// Its node's disk, once it is known where that is.
     pub(super) vaults: Arc<OnceLock<Vaults>>,
 }
 
 impl Library for Shelves {
-    fn read(&self, step: u64, shard: Shard, from_disk: bool) -> Result<BlockState, String> {
-        if from_disk {
-            let vaults = self.vaults.get().ok_or("there are no checkpoints")?;
-            return vaults.read_disk(step, shard).map_err(|error| error.to_string());
-        }
-        let held = self.held.get().filter(|holding| holding.state.step == step);
-        let found = held.and_then(|holding| holding.shard(shard));
+    fn read(&self, step: u64, shard: Shard, from: Shelf) -> Result<Vec<u8>, String> {
+        let found = match from {
+            Shelf::Held => {
+                let held = self.held.get().filter(|holding| holding.state.step == step);
+                held.and_then(|holding| holding.shard(shard)).map(|found| shard_to_bytes(&found))
+            }
+            Shelf::Copies => self.copies.shard(step, shard),
+            Shelf::Disk => {
+                let vaults = self.vaults.get().ok_or("there are no checkpoints")?;
+                let read = vaults.read_disk(step, shard).map_err(|error| error.to_string())?;
+                Some(shard_to_bytes(&read))
+            }
+        };
         found.ok_or_else(|| DeviceError::NotHeld { block: shard.block, slice: shard.slice }.to_string())
+    }
+
+    fn keep(&self, step: u64, shard: Shard, bytes: Vec<u8>) {
+        self.copies.keep(step, shard, bytes);
     }
 }

@@ -8,7 +8,7 @@ use crate::runtime::device::holding::Holding;
 use crate::runtime::device::interrupt::Interrupt;
 use crate::runtime::device::messages::{Assignment, BytesRead, ShardOrigin};
 use crate::runtime::device::model::{assemble_state, initial_part, slices};
-use crate::runtime::device::peers::ReadRequest;
+use crate::runtime::device::peers::{ReadRequest, Shelf};
 use crate::runtime::device::tensor_parallel::TensorPart;
 use crate::runtime::device::{DeviceError, StoreError};
 use std::collections::BTreeMap;
@@ -26,8 +26,10 @@ pub(super) fn gather(
     standstill: &Standstill,
 ) -> Result<(TrainingState, BytesRead), DeviceError> {
     standstill.at_recovery();
+    let mut read = BytesRead::default();
+    let mut own_blocks = own_blocks(assignment, part, tools, &mut read);
     let mut by_origin: BTreeMap<&ShardOrigin, Vec<Shard>> = BTreeMap::new();
-    for source in &assignment.shards {
+    for source in assignment.shards.iter().filter(|source| !own_blocks.contains_key(&source.shard.block)) {
         by_origin.entry(&source.from).or_default().push(source.shard);
     }
     // All sources at once: they share nothing but this rank's interface.
@@ -42,7 +44,7 @@ pub(super) fn gather(
         };
         running.into_iter().map(join).collect()
     });
-    let (mut shards, mut read) = (Shards::new(), BytesRead::default());
+    let mut shards = Shards::new();
     for outcome in outcomes {
         let (found, bytes) = outcome?;
         shards.extend(found);
@@ -53,7 +55,9 @@ pub(super) fn gather(
     for of_block in assignment.shards.chunk_by(|one, next| one.shard.block == next.shard.block) {
         let block = of_block[0].shard.block;
         // Weights are drawn before the first step only: whatever else isn't there is missing.
-        let state = if of_block.iter().all(|source| source.from == ShardOrigin::Seed) {
+        let state = if let Some(own) = own_blocks.remove(&block) {
+            own
+        } else if of_block.iter().all(|source| source.from == ShardOrigin::Seed) {
             BlockState::initial(initial_part(model, block, part, assignment.job.seed))
         } else {
             whole_block(model, block, part, &mut shards)?
@@ -61,6 +65,27 @@ pub(super) fn gather(
         blocks.insert(block, state);
     }
     Ok((TrainingState { step: assignment.step, blocks }, read))
+}
+
+/// Blocks of which this worker already has just the part that it needs: they need neither be cut nor put together.
+fn own_blocks(
+    assignment: &Assignment,
+    part: TensorPart,
+    tools: &Tools,
+    read: &mut BytesRead,
+) -> BTreeMap<Block, BlockState> {
+    let held = tools.held.get().filter(|held| held.state.step == assignment.step && held.part == part);
+    let Some(held) = held else { return BTreeMap::new() };
+    let mut blocks = BTreeMap::new();
+    for of_block in assignment.shards.chunk_by(|one, next| one.shard.block == next.shard.block) {
+        let block = of_block[0].shard.block;
+        let is_own = of_block.iter().all(|source| source.from == ShardOrigin::Own);
+        if let Some(state) = held.state.blocks.get(&block).filter(|_| is_own) {
+            read.own += bytes_of(state);
+            blocks.insert(block, state.clone());
+        }
+    }
+    blocks
 }
 
 /// A block from its shards.
@@ -92,8 +117,9 @@ impl Reading<'_> {
         let shards = match *origin {
             ShardOrigin::Seed => Shards::new(),
             ShardOrigin::Own => self.read_own(&mut read.own)?,
-            ShardOrigin::Memory(address) => self.read_peer(address, false, &mut read.memory)?,
-            ShardOrigin::Disk(address) => self.read_peer(address, true, &mut read.disk)?,
+            ShardOrigin::Memory(address) => self.read_peer(address, Shelf::Held, &mut read.memory)?,
+            ShardOrigin::Copy(address) => self.read_peer(address, Shelf::Copies, &mut read.copies)?,
+            ShardOrigin::Disk(address) => self.read_peer(address, Shelf::Disk, &mut read.disk)?,
             ShardOrigin::ObjectStore => self.read_object_store(&mut read.object_store)?,
         };
         Ok((shards, read))
@@ -110,9 +136,9 @@ impl Reading<'_> {
         self.shards.iter().map(find).collect()
     }
 
-    fn read_peer(self, address: SocketAddr, from_disk: bool, bytes: &mut u64) -> Result<Shards, DeviceError> {
+    fn read_peer(self, address: SocketAddr, from: Shelf, bytes: &mut u64) -> Result<Shards, DeviceError> {
         let mut shards = Shards::new();
-        let request = ReadRequest { step: self.step, shards: self.shards, from_disk };
+        let request = ReadRequest { step: self.step, shards: self.shards, from };
         self.tools.peers.read(address, &request, self.interrupt, |shard, state, length| {
             *bytes += length;
             shards.insert(shard, state);
