@@ -19,6 +19,7 @@ mod plan_cache;
 pub mod policies;
 mod reconfiguration;
 mod recovery;
+mod stand_in;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -29,8 +30,9 @@ pub use fetch::{copy_time, fetch_time};
 pub use layer_bitmap::{AllowedSources, LayerBitmap};
 pub use layout::{SHARDS_PER_BLOCK, Shard, ShardIndex, StateLayout, rank_slices};
 pub use peer_copies::{PeerCopies, PeerCopy};
+pub use placement::NodeClass;
 pub use plan_cache::PlacedPlan;
 pub use policies::Policy;
-pub use reconfiguration::{Cause, Reconfiguration, ReconfigurationSettings, ReconfigurationTime};
+pub use reconfiguration::{Cause, Reconfiguration, ReconfigurationSettings, ReconfigurationTime, Spared};
 pub use recovery::{Origin, RecoveryOptions, RecoveryPlan, ShardCopy, ShardTransfer, Source, Tier, plan_recovery};
 pub use storage::{StorageBandwidths, StorageError};

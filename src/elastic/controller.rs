@@ -1,6 +1,8 @@
 //! The controller: events in, actions out. It has no clock and does no I/O: the world that feeds it, simulated or real,
 //! tells it the time with each event and carries out what it asks for.
 
+mod changes;
+
 use super::checkpoint::{CheckpointSettings, Expected};
 use super::events::{Action, CheckpointPlace, Event, LostCopies, MembershipChange, Snapshot};
 use super::layer_bitmap::{AllowedSources, LayerBitmap};
@@ -9,8 +11,7 @@ use super::membership::Membership;
 use super::peer_copies::{PeerCopies, place_copies};
 use super::plan_cache::{PlacedPlan, PlanCache};
 use super::policies::{JoinRule, Policy};
-use super::reconfiguration::{Cause, Reconfiguration, ReconfigurationSettings};
-use super::recovery::{RecoveryOptions, plan_recovery};
+use super::reconfiguration::{Cause, ReconfigurationSettings};
 use crate::plan::{PlanError, PlanRequest};
 use crate::units::SimTime;
 use std::collections::BTreeSet;
@@ -47,6 +48,8 @@ pub struct Controller<'a> {
     persisting: Option<Persisting>,
     last_recovery: SimTime,
     refusal: Option<PlanError>,
+    /// The time of the event being handled.
+    now: SimTime,
 }
 
 /// A snapshot on its way to the host memory of others, disks and object store, until all have it, a node that holds it is
@@ -88,6 +91,7 @@ impl<'a> Controller<'a> {
             persisting: None,
             last_recovery: SimTime::ZERO,
             refusal: None,
+            now: SimTime::ZERO,
         }
     }
 
@@ -117,6 +121,7 @@ impl<'a> Controller<'a> {
 
     /// What to do now; `None` to go on with what is under way.
     pub fn handle(&mut self, at: SimTime, event: Event) -> Result<Option<Action>, PlanError> {
+        self.now = at;
         match event {
             Event::Membership(change) => self.on_membership(at, change),
             Event::IterationDone => {
@@ -186,7 +191,7 @@ impl<'a> Controller<'a> {
     /// Between iterations: change the plan if that is wanted, take a checkpoint if one is due, or go on.
     fn at_boundary(&mut self, at: SimTime) -> Result<Action, PlanError> {
         if let Some(cause) = self.wanted.take() {
-            if !self.change_pays(at, cause)? {
+            if !self.change_pays(cause)? {
                 self.postponed = Some(cause);
                 return Ok(self.go_on(at));
             }
@@ -269,77 +274,6 @@ impl<'a> Controller<'a> {
         if let Some(Persisting { step, .. }) = self.persisting.take() {
             self.bitmap.end_checkpoint(step);
         }
-    }
-
-    /// Plans for the nodes that are there to stay, and says how to get there.
-    fn reconfigure(&mut self, cause: Cause) -> Result<Action, PlanError> {
-        let staying = self.membership.staying(self.policy.heeds_notice);
-        (self.wanted, self.postponed) = (None, None);
-        if matches!(self.phase, Phase::Snapshotting(_)) {
-            self.end_persisting();
-        }
-        let placed = match self.plans.plan_for(&staying, &self.bitmap) {
-            Ok(placed) => placed,
-            Err(refusal @ PlanError::DoesNotFit { .. }) => {
-                self.refusal = Some(refusal);
-                return Ok(self.wait());
-            }
-            Err(PlanError::EmptyCluster) => {
-                self.refusal = None;
-                return Ok(self.wait());
-            }
-            Err(error) => return Err(error),
-        };
-        let reconfiguration = Arc::new(self.prepare(placed, cause));
-        self.step = reconfiguration.recovery.resume_step;
-        self.last_recovery = reconfiguration.time.total();
-        self.current = Some(reconfiguration.placed.clone());
-        self.phase = Phase::Reconfiguring(reconfiguration.recovery.senders());
-        self.membership.note_change();
-        Ok(Action::Reconfigure(reconfiguration))
-    }
-
-    /// Nothing fits. What was lost with the last copies is known now, not only when training goes on.
-    fn wait(&mut self) -> Action {
-        self.current = None;
-        self.phase = Phase::Waiting;
-        let recoverable = self.bitmap.newest_recoverable_step(&self.membership.present(), self.policy.sources);
-        self.step = self.step.min(recoverable.unwrap_or(0));
-        Action::Wait { resume_step: self.step }
-    }
-
-    fn prepare(&self, placed: PlacedPlan, cause: Cause) -> Reconfiguration {
-        let present = self.membership.present();
-        let bandwidths = self.settings.checkpoint.bandwidths();
-        let options = RecoveryOptions { sources: self.policy.sources, bandwidths };
-        let recovery = plan_recovery(&self.bitmap, &placed.plan, &present, &options);
-        let time = self.settings.reconfiguration.time(cause, &placed.plan, &recovery, &present, &bandwidths);
-        Reconfiguration { placed, recovery, cause, time }
-    }
-
-    /// Whether a change that could be put off is made now. Leaving a node under notice is, unless nothing fits without
-    /// it; taking in new nodes is if that gains more iterations by the next expected change than the pause costs.
-    fn change_pays(&mut self, at: SimTime, cause: Cause) -> Result<bool, PlanError> {
-        let Some(now_s) = self.current.as_ref().map(PlacedPlan::iteration_s) else { return Ok(true) };
-        let staying = self.membership.staying(self.policy.heeds_notice);
-        let changed = match self.plans.plan_for(&staying, &self.bitmap) {
-            Ok(changed) => changed,
-            Err(PlanError::DoesNotFit { .. } | PlanError::EmptyCluster) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        if cause == Cause::Notice {
-            return Ok(true);
-        }
-        let then_s = changed.iteration_s();
-        if self.policy.joins == JoinRule::WhenFaster {
-            return Ok(then_s < now_s);
-        }
-        if then_s >= now_s {
-            return Ok(false);
-        }
-        let pause_s = self.prepare(changed, cause).time.total().as_seconds();
-        let horizon_s = self.membership.mean_time_between_changes_s(at);
-        Ok((horizon_s - pause_s) / then_s > horizon_s / now_s)
     }
 
     fn checkpoint_is_due(&self, at: SimTime) -> bool {

@@ -1,6 +1,7 @@
 //! Who is there, who is about to go, and how often that changes.
 
 use super::events::MembershipChange;
+use super::policies::Outlook;
 use crate::cluster::{Cluster, Node};
 use crate::units::SimTime;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +15,21 @@ pub(super) struct Membership {
     nodes: BTreeMap<String, Node>,
     doomed: BTreeSet<String>,
     loss_events: u32,
+    nodes_lost: u32,
     changes: u32,
     began: Option<SimTime>,
+    /// Time that nodes were up, all together, until the last change.
+    node_s: f64,
+    changed: SimTime,
 }
 
 impl Membership {
     /// Takes in what changed.
     pub(super) fn apply(&mut self, at: SimTime, change: MembershipChange) {
         self.began.get_or_insert(at);
+        self.node_s += self.nodes.len() as f64 * at.saturating_sub(self.changed).as_seconds();
+        self.changed = at;
+        self.nodes_lost += change.lost.len() as u32;
         self.loss_events += u32::from(!change.lost.is_empty());
         for name in change.lost {
             self.nodes.remove(&name);
@@ -57,6 +65,15 @@ impl Membership {
     /// Mean time from one change of plan to the next, as observed so far.
     pub(super) fn mean_time_between_changes_s(&self, at: SimTime) -> f64 {
         self.mean_time_s(at, self.changes)
+    }
+
+    /// Share of the nodes that will have been lost by the next change of plan, at the rate observed so far. Before anything
+    /// was seen a node is expected to be up for as long as the prior.
+    pub(super) fn expected_losses(&self, at: SimTime) -> Outlook {
+        let lately_s = self.nodes.len() as f64 * at.saturating_sub(self.changed).as_seconds();
+        let nodes = self.nodes.len();
+        let rate = (1.0 + f64::from(self.nodes_lost)) / (PRIOR_S * nodes.max(1) as f64 + self.node_s + lately_s);
+        Outlook { lost_share: 1.0 - (-rate * self.mean_time_between_changes_s(at)).exp(), nodes }
     }
 
     fn mean_time_s(&self, at: SimTime, count: u32) -> f64 {

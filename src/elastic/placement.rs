@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Everything about a node that a plan can depend on, without its name. Prices vary from one start to the next and are
 /// left out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct NodeClass {
+pub struct NodeClass {
     gpu: String,
     gpu_count: u32,
     zone: String,
@@ -19,7 +19,8 @@ pub(super) struct NodeClass {
 }
 
 impl NodeClass {
-    pub(super) fn of(node: &Node) -> Self {
+    /// The class of a node.
+    pub fn of(node: &Node) -> Self {
         Self {
             gpu: node.gpu.name.clone(),
             gpu_count: node.gpu_count,

@@ -50,6 +50,15 @@ pub struct ReconfigurationTime {
     pub fetch: SimTime,
 }
 
+/// What a change of plan does without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spared {
+    /// The plan was there before it was needed.
+    pub planning: bool,
+    /// A neighbour stands in for the lost stage: nobody's communicators are made anew.
+    pub communicators: bool,
+}
+
 /// What a change of plan costs beside moving state. Constants, not measured while running, so that a replay gives the
 /// same bytes on every machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,16 +120,18 @@ impl ReconfigurationSettings {
         recovery: &RecoveryPlan,
         present: &Cluster,
         bandwidths: &StorageBandwidths,
+        spared: Spared,
     ) -> ReconfigurationTime {
         let stages = plan.replicas.iter().flat_map(|replica| &replica.stages);
         let nodes: BTreeSet<&str> = stages.map(|stage| stage.node.as_str()).collect();
         let further_nodes = nodes.len().saturating_sub(1) as f64;
         let transferred = recovery.bytes_from(|source| *source != Source::OwnMemory);
         let transfer_s = transferred as f64 / self.transfer_bytes_per_s;
-        let connect_s = self.rendezvous_s + self.communicators_s + self.communicators_per_node_s * further_nodes;
+        let communicators_s = self.communicators_s + self.communicators_per_node_s * further_nodes;
+        let connect_s = self.rendezvous_s + if spared.communicators { 0.0 } else { communicators_s };
         ReconfigurationTime {
             detect: SimTime::from_seconds(if cause == Cause::Loss { self.detection_s } else { 0.0 }),
-            plan: SimTime::from_seconds(self.planning_s),
+            plan: SimTime::from_seconds(if spared.planning { 0.0 } else { self.planning_s }),
             connect: SimTime::from_seconds(connect_s),
             fetch: fetch_time(recovery, present, bandwidths).max(SimTime::from_seconds(transfer_s)),
         }

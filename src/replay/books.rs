@@ -84,6 +84,30 @@ impl Books {
         self.until = now;
     }
 
+    /// The GPUs of a plan do what they do in its iterations, for the time since the last call, in which so many iterations
+    /// ended; all others that are up are idle. What can't be divided evenly is in the largest row.
+    pub(super) fn advance_ideal(&mut self, now: SimTime, breakdown: &IterationBreakdown, iterations: u64) {
+        let passed = GpuTime::of(breakdown.gpus, now - self.until);
+        let whole = breakdown.ledger.total().0.max(1);
+        let mut left = passed;
+        let mut largest = Activity::Useful;
+        for activity in Activity::ALL {
+            let of_row = breakdown.ledger.get(activity);
+            // Two steps, so that no product leaves 128 bits.
+            let share = GpuTime(passed.0 / whole * of_row.0 + passed.0 % whole * of_row.0 / whole);
+            self.ledger.add(activity, share);
+            left.0 -= share.0;
+            if of_row > breakdown.ledger.get(largest) {
+                largest = activity;
+            }
+        }
+        self.ledger.add(largest, left);
+        self.ledger.add(Activity::IdleByPlan, GpuTime::of(self.gpus_up - breakdown.gpus, now - self.until));
+        self.until = now;
+        self.iterations += iterations;
+        self.segments.last_mut().expect("there is always a segment").iterations += iterations;
+    }
+
     /// A node starts to cost.
     pub(super) fn node_up(&mut self, now: SimTime, node: Node) {
         self.gpus_up += node.gpu_count;

@@ -1,5 +1,7 @@
 //! What a replay leaves behind: everything that reports are made from.
 
+use super::ReplaySettings;
+use super::books::Closed;
 use crate::elastic::{Cause, ReconfigurationTime};
 use crate::metrics::{GpuTime, Ledger};
 use crate::plan::{Plan, PlannedIteration};
@@ -58,6 +60,33 @@ pub struct PolicyOutcome {
     pub plans: Vec<Arc<PlannedIteration>>,
     /// Why nothing fitted, the last time that nothing did; `None` if there was no node to fit anything on.
     pub refusal: Option<String>,
+}
+
+impl PolicyOutcome {
+    /// An outcome from its closed books.
+    pub(super) fn new(
+        policy: &'static str,
+        closed: Closed,
+        settings: ReplaySettings<'_>,
+        plans: Vec<Arc<PlannedIteration>>,
+        refusal: Option<String>,
+    ) -> Self {
+        let samples = closed.iterations * u64::from(settings.training.global_batch_size);
+        Self {
+            policy,
+            ledger: closed.ledger,
+            paid: closed.paid,
+            usd: closed.usd,
+            iterations: closed.iterations,
+            iterations_rolled_back: closed.rolled_back,
+            samples,
+            tokens: samples * u64::from(settings.cost.model().seq_length),
+            segments: closed.segments,
+            recoveries: Vec::new(),
+            plans,
+            refusal,
+        }
+    }
 }
 
 /// A stretch of time in which a policy did one thing.

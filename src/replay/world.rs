@@ -1,6 +1,7 @@
 //! One policy's world: an event queue, a controller that reacts, and books that record.
 
 use super::books::{Booking, Books};
+use super::oracle::Known;
 use super::outcome::{FetchedBytes, Phase, PolicyOutcome, RecoveryRecord};
 use super::{ReplayError, ReplaySettings};
 use crate::cluster::Cluster;
@@ -51,6 +52,12 @@ struct Running {
 /// A shape of plan, simulated once: breakdown of an iteration, use of interfaces, index in the outcome.
 type Shape = (Arc<IterationBreakdown>, Arc<[f64]>, usize);
 
+/// What came of a policy, and the plans that it has run.
+pub(super) struct Ran {
+    pub(super) outcome: PolicyOutcome,
+    pub(super) known: Vec<Known>,
+}
+
 pub(super) struct World<'a> {
     controller: Controller<'a>,
     settings: ReplaySettings<'a>,
@@ -66,6 +73,7 @@ pub(super) struct World<'a> {
     plans: Vec<Arc<PlannedIteration>>,
     /// By number of the shape.
     shapes: BTreeMap<usize, Shape>,
+    known: Vec<Known>,
     recoveries: Vec<RecoveryRecord>,
     /// The recovery under way; none at the first start.
     recovery: Option<RecoveryRecord>,
@@ -108,6 +116,7 @@ impl<'a> World<'a> {
             books: Books::new(),
             plans: Vec::new(),
             shapes: BTreeMap::new(),
+            known: Vec::new(),
             recoveries: Vec::new(),
             recovery: None,
             lost_waiting: 0,
@@ -120,7 +129,7 @@ impl<'a> World<'a> {
         mut self,
         policy: &'static str,
         progress: &(dyn Fn(SimTime) + Sync),
-    ) -> Result<PolicyOutcome, ReplayError> {
+    ) -> Result<Ran, ReplayError> {
         let mut told = SimTime::ZERO;
         while let Some((time, due)) = self.queue.pop().filter(|(time, _)| *time <= self.span) {
             self.advance(time);
@@ -137,22 +146,9 @@ impl<'a> World<'a> {
         self.cut_off();
         progress(self.span - told);
         let closed = self.books.close(self.span);
-        let training = self.settings.training;
-        let samples = closed.iterations * u64::from(training.global_batch_size);
-        Ok(PolicyOutcome {
-            policy,
-            ledger: closed.ledger,
-            paid: closed.paid,
-            usd: closed.usd,
-            iterations: closed.iterations,
-            iterations_rolled_back: closed.rolled_back,
-            samples,
-            tokens: samples * u64::from(self.settings.cost.model().seq_length),
-            segments: closed.segments,
-            recoveries: self.recoveries,
-            plans: self.plans,
-            refusal: self.controller.refusal().map(ToString::to_string),
-        })
+        let refusal = self.controller.refusal().map(ToString::to_string);
+        let outcome = PolicyOutcome::new(policy, closed, self.settings, self.plans, refusal);
+        Ok(Ran { outcome: PolicyOutcome { recoveries: self.recoveries, ..outcome }, known: self.known })
     }
 
     /// Books the time up to `time`.
@@ -291,10 +287,12 @@ impl<'a> World<'a> {
             let iteration = simulate(&placed.plan, &self.cluster(), self.settings.cost)?;
             let breakdown = Arc::new(IterationBreakdown::of(&iteration));
             let interface_use = interface_use(&iteration, &placed.plan).into();
-            self.shapes.insert(placed.shape_number, (breakdown, interface_use, self.plans.len()));
+            self.shapes.insert(placed.shape_number, (Arc::clone(&breakdown), interface_use, self.plans.len()));
             let plan = Arc::unwrap_or_clone(Arc::clone(&placed.plan));
             let shape = PlannedIteration::clone(&placed.shape);
-            self.plans.push(Arc::new(PlannedIteration { plan, ..shape }));
+            let planned = Arc::new(PlannedIteration { plan, ..shape });
+            self.known.push(Known::new(Arc::clone(&planned), breakdown, &self.cluster()));
+            self.plans.push(planned);
         }
         let (breakdown, interface_use, number) = self.shapes[&placed.shape_number].clone();
         Ok(Running { placed: placed.clone(), breakdown, interface_use, number })

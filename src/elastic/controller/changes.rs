@@ -1,0 +1,108 @@
+//! Changes of plan: to what, and whether one that could be put off is made.
+
+use super::{Controller, Phase};
+use crate::elastic::events::Action;
+use crate::elastic::plan_cache::PlacedPlan;
+use crate::elastic::policies::JoinRule;
+use crate::elastic::reconfiguration::{Cause, Reconfiguration, Spared};
+use crate::elastic::recovery::{RecoveryOptions, plan_recovery};
+use crate::elastic::stand_in::stand_in;
+use crate::plan::PlanError;
+use std::sync::Arc;
+
+impl Controller<'_> {
+    /// Plans for the nodes that are there to stay, and says how to get there.
+    pub(super) fn reconfigure(&mut self, cause: Cause) -> Result<Action, PlanError> {
+        let staying = self.membership.staying(self.policy.heeds_notice);
+        (self.wanted, self.postponed) = (None, None);
+        if matches!(self.phase, Phase::Snapshotting(_)) {
+            self.end_persisting();
+        }
+        if cause == Cause::Loss
+            && let Some(placed) = self.stand_in()?
+        {
+            // A new plan may pay once it is weighed.
+            self.postponed = Some(Cause::Join);
+            return Ok(self.change_to(self.prepare(placed, cause, true)));
+        }
+        let placed = match self.plans.plan_for(&staying, &self.bitmap, self.membership.expected_losses(self.now)) {
+            Ok(placed) => placed,
+            Err(refusal @ PlanError::DoesNotFit { .. }) => {
+                self.refusal = Some(refusal);
+                return Ok(self.wait());
+            }
+            Err(PlanError::EmptyCluster) => {
+                self.refusal = None;
+                return Ok(self.wait());
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(self.change_to(self.prepare(placed, cause, false)))
+    }
+
+    fn change_to(&mut self, reconfiguration: Reconfiguration) -> Action {
+        self.step = reconfiguration.recovery.resume_step;
+        self.last_recovery = reconfiguration.time.total();
+        self.current = Some(reconfiguration.placed.clone());
+        self.phase = Phase::Reconfiguring(reconfiguration.recovery.senders());
+        self.membership.note_change();
+        Action::Reconfigure(Arc::new(reconfiguration))
+    }
+
+    /// The plan in force with neighbours in the place of lost stages, if the policy has such, they are there, and have
+    /// everything.
+    fn stand_in(&mut self) -> Result<Option<PlacedPlan>, PlanError> {
+        let Some(current) = self.current.as_ref().filter(|_| self.policy.stands_in) else { return Ok(None) };
+        let present = self.membership.present();
+        let is_whole = self.bitmap.newest_recoverable_step(&present, self.policy.sources) == self.bitmap.live_step();
+        let is_up = |name: &str| present.nodes.iter().any(|node| node.name == name);
+        match stand_in(&current.plan, is_up).filter(|_| is_whole) {
+            Some(plan) => self.plans.adopt(plan, &present),
+            None => Ok(None),
+        }
+    }
+
+    /// Nothing fits. What was lost with the last copies is known now, not only when training goes on.
+    pub(super) fn wait(&mut self) -> Action {
+        self.current = None;
+        self.phase = Phase::Waiting;
+        let recoverable = self.bitmap.newest_recoverable_step(&self.membership.present(), self.policy.sources);
+        self.step = self.step.min(recoverable.unwrap_or(0));
+        Action::Wait { resume_step: self.step }
+    }
+
+    fn prepare(&self, placed: PlacedPlan, cause: Cause, stands_in: bool) -> Reconfiguration {
+        let present = self.membership.present();
+        let bandwidths = self.settings.checkpoint.bandwidths();
+        let options = RecoveryOptions { sources: self.policy.sources, bandwidths };
+        let recovery = plan_recovery(&self.bitmap, &placed.plan, &present, &options);
+        let spared = Spared { planning: stands_in || self.policy.plans_ahead, communicators: stands_in };
+        let time = self.settings.reconfiguration.time(cause, &placed.plan, &recovery, &present, &bandwidths, spared);
+        Reconfiguration { placed, recovery, cause, time }
+    }
+
+    /// Whether a change that could be put off is made now. Leaving a node under notice is, unless nothing fits without
+    /// it; taking in new nodes is if that gains more iterations by the next expected change than the pause costs.
+    pub(super) fn change_pays(&mut self, cause: Cause) -> Result<bool, PlanError> {
+        let Some(now_s) = self.current.as_ref().map(PlacedPlan::iteration_s) else { return Ok(true) };
+        let staying = self.membership.staying(self.policy.heeds_notice);
+        let changed = match self.plans.plan_for(&staying, &self.bitmap, self.membership.expected_losses(self.now)) {
+            Ok(changed) => changed,
+            Err(PlanError::DoesNotFit { .. } | PlanError::EmptyCluster) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if cause == Cause::Notice {
+            return Ok(true);
+        }
+        let then_s = changed.iteration_s();
+        if self.policy.joins == JoinRule::WhenFaster {
+            return Ok(then_s < now_s);
+        }
+        if then_s >= now_s {
+            return Ok(false);
+        }
+        let pause_s = self.prepare(changed, cause, false).time.total().as_seconds();
+        let horizon_s = self.membership.mean_time_between_changes_s(self.now);
+        Ok((horizon_s - pause_s) / then_s > horizon_s / now_s)
+    }
+}
