@@ -19,6 +19,7 @@ mod plan_cache;
 pub mod policies;
 mod reconfiguration;
 mod recovery;
+mod remembered;
 mod stand_in;
 mod storage;
 #[cfg(test)]
@@ -31,8 +32,9 @@ pub use layer_bitmap::{AllowedSources, LayerBitmap};
 pub use layout::{SHARDS_PER_BLOCK, Shard, ShardIndex, StateLayout, rank_slices};
 pub use peer_copies::{PeerCopies, PeerCopy};
 pub use placement::NodeClass;
-pub use plan_cache::PlacedPlan;
+pub use plan_cache::{PlacedPlan, nameless};
 pub use policies::Policy;
 pub use reconfiguration::{Cause, Reconfiguration, ReconfigurationSettings, ReconfigurationTime, Spared};
 pub use recovery::{Origin, RecoveryOptions, RecoveryPlan, ShardCopy, ShardTransfer, Source, Tier, plan_recovery};
+pub use remembered::PlanMemory;
 pub use storage::{StorageBandwidths, StorageError};

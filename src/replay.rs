@@ -2,11 +2,13 @@
 //! its actions on the simulated clock, and books every GPU-second.
 
 mod books;
+mod iterations;
 mod on_demand;
 mod oracle;
 mod outcome;
 mod world;
 
+pub use iterations::IterationMemory;
 pub use outcome::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment};
 
 use crate::elastic::checkpoint::CheckpointSettings;
@@ -56,6 +58,18 @@ pub fn replay(
     settings: ReplaySettings<'_>,
     progress: &(dyn Fn(SimTime) + Sync),
 ) -> Result<Replay, ReplayError> {
+    replay_with(events, span, policies, settings, &IterationMemory::default(), progress)
+}
+
+/// The same, with iterations that other replays of the same job have simulated.
+pub fn replay_with(
+    events: &[NodeEvent],
+    span: SimTime,
+    policies: &[Policy],
+    settings: ReplaySettings<'_>,
+    memory: &IterationMemory,
+    progress: &(dyn Fn(SimTime) + Sync),
+) -> Result<Replay, ReplayError> {
     let changes = changes_by_time(events);
     let nothing = Cluster::default();
     let request = PlanRequest {
@@ -74,7 +88,7 @@ pub fn replay(
         let controller_settings =
             ControllerSettings { checkpoint: settings.checkpoint, reconfiguration: settings.reconfiguration };
         let controller = Controller::new(policy, request, controller_settings);
-        let mut ran = World::new(controller, settings, changes, span).run(policy.name, progress)?;
+        let mut ran = World::new(controller, settings, memory, changes, span).run(policy.name, progress)?;
         if policy.capacity != Capacity::Spot {
             // The bound is one of what the trace's nodes can do.
             ran.known.clear();
@@ -86,7 +100,7 @@ pub fn replay(
     let outcome = |policy: &Policy| match followed.iter().position(|followed| std::ptr::eq(*followed, policy)) {
         Some(index) => Ok(ran[index].outcome.clone()),
         None => {
-            let bound = oracle::bound(policy, request, settings, &changes, span, &ran);
+            let bound = oracle::bound(policy, request, (settings, memory), &changes, span, &ran);
             progress(span);
             bound
         }

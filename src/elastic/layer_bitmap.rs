@@ -184,10 +184,10 @@ impl LayerBitmap {
         self.receiving.remove(&step);
     }
 
-    /// Whether the node has the shard in memory, at the step that training has reached.
-    pub fn is_live_on(&self, shard: ShardIndex, node: &str) -> bool {
-        let (Some((_, sets)), Some(node)) = (&self.live, self.nodes.find(node)) else { return false };
-        sets.contains(shard, node)
+    /// Whether the node has a shard in memory, at the step that training has reached; `None` if it has none.
+    pub(super) fn live_on(&self, node: &str) -> Option<impl Fn(ShardIndex) -> bool + '_> {
+        let ((_, sets), node) = (self.live.as_ref()?, self.nodes.find(node)?);
+        Some(move |shard| sets.contains(shard, node))
     }
 
     /// The newest complete checkpoint in the object store.

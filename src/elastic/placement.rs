@@ -94,5 +94,6 @@ fn needed_shards<'p>(plan: &'p Plan, bitmap: &'p LayerBitmap) -> BTreeMap<&'p st
 
 /// Bytes of `shards` that the node has in memory.
 fn kept_bytes(shards: &BTreeSet<ShardIndex>, node: &str, bitmap: &LayerBitmap) -> u64 {
-    shards.iter().filter(|&&shard| bitmap.is_live_on(shard, node)).map(|&shard| bitmap.layout().bytes(shard)).sum()
+    let Some(is_live) = bitmap.live_on(node) else { return 0 };
+    shards.iter().filter(|&&shard| is_live(shard)).map(|&shard| bitmap.layout().bytes(shard)).sum()
 }

@@ -174,7 +174,7 @@ fn mix(cluster: &Cluster) -> Mix {
 }
 
 /// The same nodes in the order of their classes, named after class and number only.
-fn nameless(cluster: &Cluster) -> Cluster {
+pub fn nameless(cluster: &Cluster) -> Cluster {
     let mut nodes: Vec<Node> = cluster.nodes.clone();
     nodes.sort_by_cached_key(NodeClass::of);
     let mut seen: BTreeMap<NodeClass, usize> = BTreeMap::new();

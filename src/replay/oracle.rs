@@ -12,12 +12,11 @@
 use super::books::Books;
 use super::outcome::{Phase, PolicyOutcome};
 use super::world::Ran;
-use super::{ReplayError, ReplaySettings};
+use super::{IterationMemory, ReplayError, ReplaySettings};
 use crate::cluster::Cluster;
-use crate::elastic::{MembershipChange, NodeClass, Policy};
+use crate::elastic::{MembershipChange, NodeClass, Policy, nameless};
 use crate::metrics::IterationBreakdown;
 use crate::plan::{Plan, PlanError, PlanRequest, PlannedIteration};
-use crate::runtime::sim::simulate;
 use crate::units::SimTime;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +50,7 @@ impl Known {
 pub(super) fn bound(
     policy: &Policy,
     request: PlanRequest<'_>,
-    settings: ReplaySettings<'_>,
+    (settings, memory): (ReplaySettings<'_>, &IterationMemory),
     changes: &[(SimTime, MembershipChange)],
     span: SimTime,
     ran: &[Ran],
@@ -59,6 +58,7 @@ pub(super) fn bound(
     let mut oracle = Oracle {
         policy,
         request,
+        memory,
         known: Vec::new(),
         others: ran.iter().flat_map(|ran| &ran.known).collect(),
         by_mix: BTreeMap::new(),
@@ -94,6 +94,7 @@ pub(super) fn bound(
 struct Oracle<'a> {
     policy: &'a Policy,
     request: PlanRequest<'a>,
+    memory: &'a IterationMemory,
     /// Plans of its own planner.
     known: Vec<Known>,
     others: Vec<&'a Known>,
@@ -129,11 +130,13 @@ impl Oracle<'_> {
         if cluster.nodes.is_empty() {
             return Ok(());
         }
+        // As everybody is asked, so that who has planned for the same kind of cluster has the plan already.
+        let cluster = &nameless(cluster);
         match self.policy.planner.plan(&PlanRequest { cluster, ..self.request }.without_proof()) {
             Ok(planned) => {
-                let breakdown = IterationBreakdown::of(&simulate(&planned.plan, cluster, self.request.cost)?);
+                let (breakdown, _) = self.memory.measure(&planned.plan, &planned.plan, cluster, self.request.cost)?;
                 let planned = PlannedIteration { alternatives: Vec::new(), ..planned };
-                self.known.push(Known::new(Arc::new(planned), Arc::new(breakdown), cluster));
+                self.known.push(Known::new(Arc::new(planned), breakdown, cluster));
                 Ok(())
             }
             Err(refusal @ PlanError::DoesNotFit { .. }) => {

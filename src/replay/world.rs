@@ -3,17 +3,16 @@
 use super::books::{Booking, Books};
 use super::oracle::Known;
 use super::outcome::{FetchedBytes, Phase, PolicyOutcome, RecoveryRecord};
-use super::{ReplayError, ReplaySettings};
+use super::{IterationMemory, ReplayError, ReplaySettings};
 use crate::cluster::Cluster;
 use crate::elastic::checkpoint::persist_times;
 use crate::elastic::{
     Action, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Reconfiguration, RecoveryPlan, Snapshot,
     Source, copy_time,
 };
-use crate::metrics::{Activity, IterationBreakdown, interface_use};
+use crate::metrics::{Activity, IterationBreakdown};
 use crate::plan::PlannedIteration;
 use crate::runtime::sim::queue::EventQueue;
-use crate::runtime::sim::simulate;
 use crate::units::SimTime;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,6 +60,7 @@ pub(super) struct Ran {
 pub(super) struct World<'a> {
     controller: Controller<'a>,
     settings: ReplaySettings<'a>,
+    memory: &'a IterationMemory,
     changes: &'a [(SimTime, MembershipChange)],
     span: SimTime,
     now: SimTime,
@@ -95,6 +95,7 @@ impl<'a> World<'a> {
     pub(super) fn new(
         controller: Controller<'a>,
         settings: ReplaySettings<'a>,
+        memory: &'a IterationMemory,
         changes: &'a [(SimTime, MembershipChange)],
         span: SimTime,
     ) -> Self {
@@ -105,6 +106,7 @@ impl<'a> World<'a> {
         Self {
             controller,
             settings,
+            memory,
             changes,
             span,
             now: SimTime::ZERO,
@@ -284,9 +286,8 @@ impl<'a> World<'a> {
 
     fn run_plan(&mut self, placed: &PlacedPlan) -> Result<Running, ReplayError> {
         if !self.shapes.contains_key(&placed.shape_number) {
-            let iteration = simulate(&placed.plan, &self.cluster(), self.settings.cost)?;
-            let breakdown = Arc::new(IterationBreakdown::of(&iteration));
-            let interface_use = interface_use(&iteration, &placed.plan).into();
+            let (breakdown, interface_use) =
+                self.memory.measure(&placed.shape.plan, &placed.plan, &self.cluster(), self.settings.cost)?;
             self.shapes.insert(placed.shape_number, (Arc::clone(&breakdown), interface_use, self.plans.len()));
             let plan = Arc::unwrap_or_clone(Arc::clone(&placed.plan));
             let shape = PlannedIteration::clone(&placed.shape);

@@ -6,6 +6,7 @@ mod contract;
 mod determinism;
 mod explain;
 mod iteration;
+mod policies;
 mod replanning;
 mod replay_properties;
 mod reproduce;

@@ -41,7 +41,7 @@ pub struct Redundant {
 
 impl Planner for Redundant {
     fn name(&self) -> &'static str {
-        self.planner.name()
+        "bamboo"
     }
 
     fn plan(&self, request: &PlanRequest) -> Result<PlannedIteration, PlanError> {
