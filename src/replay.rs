@@ -122,7 +122,11 @@ pub(crate) fn changes_by_time(events: &[NodeEvent]) -> Vec<(SimTime, MembershipC
         let (_, change) = changes.last_mut().expect("one was just pushed");
         match &event.kind {
             NodeEventKind::Up(node) => change.joined.push(node.clone()),
-            NodeEventKind::Notice(name) => change.noticed.push(name.clone()),
+            NodeEventKind::Notice { node, notice } => {
+                change.noticed.push(node.clone());
+                let loss = event.time.saturating_add(*notice);
+                change.losses_at = Some(change.losses_at.map_or(loss, |first| first.min(loss)));
+            }
             // A node that comes and goes at one time was never there: losses are applied before joins.
             NodeEventKind::Down(name) if change.joined.iter().any(|node| node.name == *name) => {
                 change.joined.retain(|node| node.name != *name);
@@ -157,7 +161,7 @@ fn capacity(events: &[NodeEvent]) -> (Vec<String>, Vec<CapacityPoint>) {
                     gpus[index] -= count;
                 }
             }
-            NodeEventKind::Notice(_) => continue,
+            NodeEventKind::Notice { .. } => continue,
         }
         if points.last().is_some_and(|point| point.time == event.time) {
             points.pop();

@@ -195,7 +195,7 @@ fn nodes_at(time: SimTime, events: &[NodeEvent]) -> Cluster {
         match &event.kind {
             NodeEventKind::Up(node) => drop(nodes.insert(node.name.clone(), node.clone())),
             NodeEventKind::Down(name) => drop(nodes.remove(name)),
-            NodeEventKind::Notice(_) => {}
+            NodeEventKind::Notice { .. } => {}
         }
     }
     Cluster { nodes: nodes.into_values().collect() }

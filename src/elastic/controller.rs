@@ -2,6 +2,7 @@
 //! tells it the time with each event and carries out what it asks for.
 
 mod changes;
+mod under_way;
 
 use super::checkpoint::{CheckpointSettings, Expected};
 use super::events::{Action, CheckpointPlace, Event, LostCopies, MembershipChange, Snapshot};
@@ -14,8 +15,8 @@ use super::policies::{JoinRule, Policy};
 use super::reconfiguration::{Cause, ReconfigurationSettings};
 use crate::plan::{PlanError, PlanRequest};
 use crate::units::SimTime;
-use std::collections::BTreeSet;
 use std::sync::Arc;
+use under_way::UnderWay;
 
 /// Fixed inputs of a controller beside its policy.
 #[derive(Clone, Copy)]
@@ -50,6 +51,9 @@ pub struct Controller<'a> {
     refusal: Option<PlanError>,
     /// The time of the event being handled.
     now: SimTime,
+    /// When the iteration under way began.
+    iteration_since: SimTime,
+    upload_cost_s: f64,
 }
 
 /// A snapshot on its way to the host memory of others, disks and object store, until all have it, a node that holds it is
@@ -67,8 +71,7 @@ struct Persisting {
 #[derive(Clone, Debug)]
 enum Phase {
     Waiting,
-    /// The nodes that state is read from.
-    Reconfiguring(BTreeSet<Arc<str>>),
+    Reconfiguring(UnderWay),
     Training,
     Snapshotting(Snapshot),
 }
@@ -92,6 +95,8 @@ impl<'a> Controller<'a> {
             last_recovery: SimTime::ZERO,
             refusal: None,
             now: SimTime::ZERO,
+            iteration_since: SimTime::ZERO,
+            upload_cost_s: 0.0,
         }
     }
 
@@ -112,6 +117,12 @@ impl<'a> Controller<'a> {
             Action::TakeSnapshot(snapshot) => Some(snapshot),
             _ => None,
         }
+    }
+
+    /// What the last checkpoint costs beside the time that training stands still for it: seconds by which iterations take longer
+    /// while it is on its way to the object store.
+    pub fn note_upload_cost(&mut self, seconds: f64) {
+        self.upload_cost_s = seconds;
     }
 
     /// Why nothing fitted, the last time that nothing did; `None` if there was no node to fit anything on.
@@ -161,19 +172,24 @@ impl<'a> Controller<'a> {
     }
 
     fn on_membership(&mut self, at: SimTime, change: MembershipChange) -> Result<Option<Action>, PlanError> {
+        if !change.lost.is_empty() && self.settings.reconfiguration.is_as_foreseen {
+            self.keep_what_has_arrived(at);
+        }
         let in_use =
             |nodes: &[String]| self.current.as_ref().is_some_and(|placed| nodes.iter().any(|n| placed.uses(n)));
-        let is_read = |node: &String| matches!(&self.phase, Phase::Reconfiguring(from) if from.contains(node.as_str()));
+        let foreseen = self.settings.reconfiguration.is_as_foreseen;
+        let is_read = |node: &String| matches!(&self.phase, Phase::Reconfiguring(under_way) if under_way.needs(node, at, foreseen));
         let lost_in_use = in_use(&change.lost) || change.lost.iter().any(is_read);
         let noticed_in_use = in_use(&change.noticed);
         let joined = !change.joined.is_empty();
+        let losses_at = change.losses_at;
         for node in &change.lost {
             self.bitmap.forget_node(node);
             if self.persisting.as_ref().is_some_and(|snapshot| snapshot.placed.uses(node)) {
                 self.end_persisting();
             }
         }
-        self.membership.apply(at, change);
+        self.membership.apply(at, change, SimTime::from_seconds(self.settings.reconfiguration.min_up_s));
         if lost_in_use {
             return self.reconfigure(Cause::Loss).map(Some);
         }
@@ -182,6 +198,9 @@ impl<'a> Controller<'a> {
         }
         if noticed_in_use && self.policy.heeds_notice {
             self.wanted = Some(Cause::Notice);
+            if self.has_to_leave_at_once(at, losses_at)? {
+                return self.reconfigure(Cause::Notice).map(Some);
+            }
         } else if joined && self.policy.joins != JoinRule::Never {
             self.wanted = self.wanted.or(self.postponed.take()).or(Some(Cause::Join));
         }
@@ -190,6 +209,9 @@ impl<'a> Controller<'a> {
 
     /// Between iterations: change the plan if that is wanted, take a checkpoint if one is due, or go on.
     fn at_boundary(&mut self, at: SimTime) -> Result<Action, PlanError> {
+        if self.membership.has_matured(at) && self.policy.joins != JoinRule::Never {
+            self.wanted = self.wanted.or(self.postponed.take()).or(Some(Cause::Join));
+        }
         if let Some(cause) = self.wanted.take() {
             if !self.change_pays(cause)? {
                 self.postponed = Some(cause);
@@ -212,6 +234,7 @@ impl<'a> Controller<'a> {
             return self.take_snapshot(at, false, copies);
         }
         self.phase = Phase::Training;
+        self.iteration_since = at;
         Action::StartIteration
     }
 
@@ -278,7 +301,8 @@ impl<'a> Controller<'a> {
 
     fn checkpoint_is_due(&self, at: SimTime) -> bool {
         let expected = Expected {
-            save_s: self.current.as_ref().map_or(0.0, |placed| placed.snapshot_stall.as_seconds()),
+            save_s: self.upload_cost_s
+                + self.current.as_ref().map_or(0.0, |placed| placed.snapshot_stall.as_seconds()),
             mean_time_between_failures_s: self.membership.mean_time_between_losses_s(at),
             recovery_s: self.last_recovery.as_seconds(),
         };

@@ -14,6 +14,8 @@ const PRIOR_S: f64 = 3600.0;
 pub(super) struct Membership {
     nodes: BTreeMap<String, Node>,
     doomed: BTreeSet<String>,
+    /// Nodes that aren't up for long enough, with the time from which they are.
+    young: BTreeMap<String, SimTime>,
     loss_events: u32,
     nodes_lost: u32,
     changes: u32,
@@ -25,7 +27,7 @@ pub(super) struct Membership {
 
 impl Membership {
     /// Takes in what changed.
-    pub(super) fn apply(&mut self, at: SimTime, change: MembershipChange) {
+    pub(super) fn apply(&mut self, at: SimTime, change: MembershipChange, min_up: SimTime) {
         self.began.get_or_insert(at);
         self.node_s += self.nodes.len() as f64 * at.saturating_sub(self.changed).as_seconds();
         self.changed = at;
@@ -34,8 +36,12 @@ impl Membership {
         for name in change.lost {
             self.nodes.remove(&name);
             self.doomed.remove(&name);
+            self.young.remove(&name);
         }
         for node in change.joined {
+            if min_up > SimTime::ZERO {
+                self.young.insert(node.name.clone(), at.saturating_add(min_up));
+            }
             self.nodes.insert(node.name.clone(), node);
         }
         self.doomed.extend(change.noticed.into_iter().filter(|name| self.nodes.contains_key(name)));
@@ -49,6 +55,25 @@ impl Membership {
     /// All nodes that are up, also those under notice: state can still be read from them.
     pub(super) fn present(&self) -> Cluster {
         Cluster { nodes: self.nodes.values().cloned().collect() }
+    }
+
+    /// Whether nodes are up for long enough now that weren't when this was last asked.
+    pub(super) fn has_matured(&mut self, at: SimTime) -> bool {
+        let before = self.young.len();
+        self.young.retain(|_, from| *from > at);
+        self.young.len() < before
+    }
+
+    /// The nodes to plan with if they suffice: those that stay and are up for long enough.
+    pub(super) fn proven(&self, heed_notice: bool) -> Cluster {
+        let mut staying = self.staying(heed_notice);
+        staying.nodes.retain(|node| !self.young.contains_key(&node.name));
+        staying
+    }
+
+    /// The names of nodes under notice.
+    pub(super) fn is_doomed(&self, name: &str) -> bool {
+        self.doomed.contains(name)
     }
 
     /// The nodes to plan with: those under notice are left out if `heed_notice`.

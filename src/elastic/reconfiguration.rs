@@ -37,7 +37,8 @@ pub enum Cause {
     Resume,
 }
 
-/// The parts of a change of plan, one after the other.
+/// The parts of a change of plan, one after the other. State moves before communicators are made anew, so that nodes that
+/// are about to go are needed no longer than that takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReconfigurationTime {
     /// Until a loss is noticed; nothing for changes that are known beforehand.
@@ -74,10 +75,17 @@ pub struct ReconfigurationSettings {
     pub communicators_s: f64,
     /// More of it for each further node: they measured 43 s with 16 nodes.
     pub communicators_per_node_s: f64,
+    /// Time that a new node has to be up before training takes it in, unless nothing fits without it: many are lost within
+    /// minutes. None by default.
+    pub min_up_s: f64,
     /// Rate at which all ranks together take in what isn't in their own memory. No limit where each rank has cores of its
     /// own; not a setting of scenarios.
     #[serde(skip)]
     pub transfer_bytes_per_s: f64,
+    /// Whether changes take the times that are foreseen, so that it is known at any moment what has arrived; not a setting of
+    /// scenarios.
+    #[serde(skip)]
+    pub is_as_foreseen: bool,
 }
 
 impl Default for ReconfigurationSettings {
@@ -88,7 +96,9 @@ impl Default for ReconfigurationSettings {
             rendezvous_s: 6.6,
             communicators_s: 29.0,
             communicators_per_node_s: 14.0 / 15.0,
+            min_up_s: 0.0,
             transfer_bytes_per_s: f64::INFINITY,
+            is_as_foreseen: true,
         }
     }
 }
@@ -108,7 +118,9 @@ impl ReconfigurationSettings {
             rendezvous_s: 0.044,
             communicators_s: 0.0,
             communicators_per_node_s: 0.0,
+            min_up_s: 0.0,
             transfer_bytes_per_s: 180e6,
+            is_as_foreseen: false,
         }
     }
 

@@ -18,22 +18,51 @@ pub struct IterationMemory {
 }
 
 impl IterationMemory {
-    /// One iteration of a plan on its nodes. `shape` is the same plan over nodes named by what they are.
+    /// One iteration of a plan on its nodes, while each of them sends `upload_bytes_per_s` to the object store. `shape` is the
+    /// same plan over nodes named by what they are.
     pub(super) fn measure(
         &self,
-        shape: &Plan,
-        plan: &Plan,
+        (shape, plan): (&Plan, &Plan),
         cluster: &Cluster,
         cost: &CostModel,
+        upload_bytes_per_s: f64,
     ) -> Result<Measured, SimError> {
-        let key = shape.to_json();
+        let key = format!("{upload_bytes_per_s} {}", shape.to_json());
         let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(&key) {
             return Ok(known.clone());
         }
-        let iteration = simulate(plan, cluster, cost)?;
+        let iteration = if upload_bytes_per_s > 0.0 {
+            simulate(plan, &left_by_uploads(cluster, upload_bytes_per_s), cost)?
+        } else {
+            simulate(plan, cluster, cost)?
+        };
         let measured = (Arc::new(IterationBreakdown::of(&iteration)), interface_use(&iteration, plan).into());
         lock().insert(key, Measured::clone(&measured));
         Ok(measured)
+    }
+}
+
+/// The nodes with what uploads leave of their interfaces: an upload shares an interface evenly with what training sends, and
+/// takes no more than it can use.
+pub(super) fn left_by_uploads(cluster: &Cluster, upload_bytes_per_s: f64) -> Cluster {
+    let mut left = cluster.clone();
+    for node in &mut left.nodes {
+        node.nic.bytes_per_s -= upload_bytes_per_s.min(node.nic.bytes_per_s / 2.0);
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::NodeDefaults;
+
+    #[test]
+    fn an_upload_takes_what_it_can_use_and_no_more_than_half() {
+        let cluster = Cluster::parse_mix("1x1xT4", &NodeDefaults::default()).unwrap();
+        // 100 Gbit/s.
+        let left = |upload| left_by_uploads(&cluster, upload).nodes[0].nic.bytes_per_s;
+        assert_eq!((left(0.0), left(1e9), left(1e12)), (12.5e9, 11.5e9, 6.25e9));
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn on_demand(events: &[NodeEvent]) -> Vec<NodeEvent> {
                     now.remove(name.as_str());
                 }
             }
-            NodeEventKind::Notice(_) => {}
+            NodeEventKind::Notice { .. } => {}
         }
     }
     let owned = |(number, node): (usize, &Node)| {

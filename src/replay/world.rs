@@ -3,11 +3,12 @@
 use super::books::{Booking, Books};
 use super::oracle::Known;
 use super::outcome::{FetchedBytes, Phase, PolicyOutcome, RecoveryRecord};
+use super::iterations::left_by_uploads;
 use super::{IterationMemory, ReplayError, ReplaySettings};
 use crate::cluster::Cluster;
 use crate::elastic::checkpoint::persist_times;
 use crate::elastic::{
-    Action, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Reconfiguration, RecoveryPlan, Snapshot,
+    Action, Cause, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Reconfiguration, RecoveryPlan, Snapshot,
     Source, copy_time,
 };
 use crate::metrics::{Activity, IterationBreakdown};
@@ -74,6 +75,8 @@ pub(super) struct World<'a> {
     /// By number of the shape.
     shapes: BTreeMap<usize, Shape>,
     known: Vec<Known>,
+    /// When the last checkpoint is in the object store.
+    uploaded: SimTime,
     recoveries: Vec<RecoveryRecord>,
     /// The recovery under way; none at the first start.
     recovery: Option<RecoveryRecord>,
@@ -119,6 +122,7 @@ impl<'a> World<'a> {
             plans: Vec::new(),
             shapes: BTreeMap::new(),
             known: Vec::new(),
+            uploaded: SimTime::ZERO,
             recoveries: Vec::new(),
             recovery: None,
             lost_waiting: 0,
@@ -135,7 +139,7 @@ impl<'a> World<'a> {
         let mut told = SimTime::ZERO;
         while let Some((time, due)) = self.queue.pop().filter(|(time, _)| *time <= self.span) {
             self.advance(time);
-            let Some(event) = self.happen(due) else { continue };
+            let Some(event) = self.happen(due)? else { continue };
             if let Some(action) = self.controller.handle(time, event)? {
                 self.act(action)?;
             }
@@ -169,8 +173,8 @@ impl<'a> World<'a> {
     }
 
     /// Lets what is due happen in the books; returns what the controller is to know.
-    fn happen(&mut self, due: Due) -> Option<Event> {
-        match due {
+    fn happen(&mut self, due: Due) -> Result<Option<Event>, ReplayError> {
+        Ok(match due {
             Due::Change(index) => {
                 let (_, change) = &self.changes[index];
                 for name in &change.lost {
@@ -181,22 +185,22 @@ impl<'a> World<'a> {
                 }
                 Some(Event::Membership(change.clone()))
             }
-            Due::Done { action } if action == self.actions => Some(self.done()),
+            Due::Done { action } if action == self.actions => Some(self.done()?),
             Due::Durable { snapshot, step, place } if snapshot == self.snapshots => {
                 Some(Event::CheckpointDurable { step, place })
             }
             Due::Done { .. } | Due::Durable { .. } => None,
-        }
+        })
     }
 
-    fn done(&mut self) -> Event {
-        match std::mem::replace(&mut self.doing, Doing::Waiting) {
+    fn done(&mut self) -> Result<Event, ReplayError> {
+        Ok(match std::mem::replace(&mut self.doing, Doing::Waiting) {
             Doing::Iteration { plan, .. } => {
                 self.books.count_iteration(&plan.breakdown);
                 Event::IterationDone
             }
             Doing::Snapshot { plan, snapshot } => {
-                self.persist(&plan, &snapshot);
+                self.persist(&plan, &snapshot)?;
                 Event::SnapshotDone
             }
             Doing::Reconfiguration { plan, .. } => {
@@ -208,7 +212,7 @@ impl<'a> World<'a> {
                 Event::Reconfigured
             }
             Doing::Waiting => unreachable!("waiting is never done"),
-        }
+        })
     }
 
     /// Carries out an action in place of what was under way.
@@ -218,6 +222,7 @@ impl<'a> World<'a> {
         match action {
             Action::StartIteration => {
                 let plan = self.running.clone().expect("iterations run after a change of plan");
+                let plan = self.beside_uploads(plan)?;
                 self.books.enter(self.now, Phase::Training, Some(plan.number));
                 self.finish_after(plan.breakdown.makespan.max(SimTime(1)));
                 self.doing = Doing::Iteration { plan, since: self.now };
@@ -226,7 +231,7 @@ impl<'a> World<'a> {
                 let plan = self.running.clone().expect("snapshots are taken after a change of plan");
                 self.books.enter(self.now, Phase::Checkpointing, Some(plan.number));
                 let durable =
-                    if snapshot.until_durable { self.persist_times(&plan).object_store } else { SimTime::ZERO };
+                    if snapshot.until_durable { self.persist_times(&plan, true).object_store } else { SimTime::ZERO };
                 self.snapshots += 1;
                 self.finish_after(plan.placed.snapshot_stall + durable);
                 self.doing = Doing::Snapshot { plan, snapshot };
@@ -244,6 +249,10 @@ impl<'a> World<'a> {
     }
 
     fn reconfigure(&mut self, to: &Reconfiguration) -> Result<(), ReplayError> {
+        if to.cause == Cause::Loss {
+            // What was on its way was partly on the lost nodes.
+            self.uploaded = SimTime::ZERO;
+        }
         let plan = self.run_plan(&to.placed)?;
         self.books.enter(self.now, Phase::Recovering, Some(plan.number));
         let lost_iterations = self.books.roll_back(to.recovery.resume_step) + std::mem::take(&mut self.lost_waiting);
@@ -280,6 +289,25 @@ impl<'a> World<'a> {
         self.doing = Doing::Waiting;
     }
 
+    /// The plan whose iteration begins now, slower if more than half of it runs while a checkpoint is on its way to the object
+    /// store.
+    fn beside_uploads(&self, plan: Running) -> Result<Running, ReplayError> {
+        if self.uploaded <= self.now {
+            return Ok(plan);
+        }
+        let slower = self.while_uploading(&plan)?;
+        let runs_beside = self.uploaded - self.now > SimTime(slower.makespan.0 / 2);
+        Ok(if runs_beside { Running { breakdown: slower, ..plan } } else { plan })
+    }
+
+    fn while_uploading(&self, plan: &Running) -> Result<Arc<IterationBreakdown>, ReplayError> {
+        let upload_bytes_per_s = self.settings.checkpoint.object_store_bytes_per_s;
+        let plans = (&plan.placed.shape.plan, &*plan.placed.plan);
+        let (slower, _) = self.memory.measure(plans, &self.cluster(), self.settings.cost, upload_bytes_per_s)?;
+        // Less bandwidth can make a schedule faster by a hair, where queues come to another order.
+        Ok(if slower.makespan < plan.breakdown.makespan { Arc::clone(&plan.breakdown) } else { slower })
+    }
+
     fn finish_after(&mut self, time: SimTime) {
         self.queue.push(self.now.saturating_add(time), Due::Done { action: self.actions });
     }
@@ -287,7 +315,7 @@ impl<'a> World<'a> {
     fn run_plan(&mut self, placed: &PlacedPlan) -> Result<Running, ReplayError> {
         if !self.shapes.contains_key(&placed.shape_number) {
             let (breakdown, interface_use) =
-                self.memory.measure(&placed.shape.plan, &placed.plan, &self.cluster(), self.settings.cost)?;
+                self.memory.measure((&placed.shape.plan, &placed.plan), &self.cluster(), self.settings.cost, 0.0)?;
             self.shapes.insert(placed.shape_number, (Arc::clone(&breakdown), interface_use, self.plans.len()));
             let plan = Arc::unwrap_or_clone(Arc::clone(&placed.plan));
             let shape = PlannedIteration::clone(&placed.shape);
@@ -301,9 +329,12 @@ impl<'a> World<'a> {
 
     /// A snapshot goes on to where it isn't yet: one that was waited for is in the object store, and as long on its way
     /// to the disks. Copies for others take the interfaces first, then the object store has them.
-    fn persist(&mut self, plan: &Running, snapshot: &Snapshot) {
+    ///
+    /// While training goes on, an upload shares interfaces with it: the upload takes as long as its half of them allows, and
+    /// iterations take longer.
+    fn persist(&mut self, plan: &Running, snapshot: &Snapshot) -> Result<(), ReplayError> {
         let &Snapshot { step, until_durable, .. } = snapshot;
-        let times = self.persist_times(plan);
+        let times = self.persist_times(plan, until_durable);
         let waited = if until_durable { times.object_store } else { SimTime::ZERO };
         let copied = copy_time(&snapshot.copies, &self.cluster(), |node| plan.free_share(node));
         let places = [
@@ -318,10 +349,19 @@ impl<'a> World<'a> {
                 self.queue.push(self.now.saturating_add(after), due);
             }
         }
+        if !until_durable {
+            self.uploaded = self.now.saturating_add(copied + times.object_store);
+            let slower_s = self.while_uploading(plan)?.makespan.as_seconds();
+            let lost_share = 1.0 - plan.breakdown.makespan.as_seconds() / slower_s.max(1e-9);
+            self.controller.note_upload_cost(times.object_store.as_seconds() * lost_share.max(0.0));
+        }
+        Ok(())
     }
 
-    fn persist_times(&self, plan: &Running) -> crate::elastic::checkpoint::PersistTimes {
-        persist_times(&plan.placed.plan, self.settings.cost, &self.cluster(), self.settings.checkpoint)
+    /// How long a checkpoint is on its way, with the interfaces to itself or with half of them.
+    fn persist_times(&self, plan: &Running, alone: bool) -> crate::elastic::checkpoint::PersistTimes {
+        let cluster = if alone { self.cluster() } else { left_by_uploads(&self.cluster(), f64::INFINITY) };
+        persist_times(&plan.placed.plan, self.settings.cost, &cluster, self.settings.checkpoint)
     }
 
     fn cluster(&self) -> Cluster {

@@ -1,19 +1,21 @@
 //! Changes of plan: to what, and whether one that could be put off is made.
 
+use super::under_way::UnderWay;
 use super::{Controller, Phase};
 use crate::elastic::events::Action;
+use crate::elastic::layer_bitmap::AllowedSources;
 use crate::elastic::plan_cache::PlacedPlan;
 use crate::elastic::policies::JoinRule;
 use crate::elastic::reconfiguration::{Cause, Reconfiguration, Spared};
 use crate::elastic::recovery::{RecoveryOptions, plan_recovery};
 use crate::elastic::stand_in::stand_in;
 use crate::plan::PlanError;
+use crate::units::SimTime;
 use std::sync::Arc;
 
 impl Controller<'_> {
     /// Plans for the nodes that are there to stay, and says how to get there.
     pub(super) fn reconfigure(&mut self, cause: Cause) -> Result<Action, PlanError> {
-        let staying = self.membership.staying(self.policy.heeds_notice);
         (self.wanted, self.postponed) = (None, None);
         if matches!(self.phase, Phase::Snapshotting(_)) {
             self.end_persisting();
@@ -25,7 +27,7 @@ impl Controller<'_> {
             self.postponed = Some(Cause::Join);
             return Ok(self.change_to(self.prepare(placed, cause, true)));
         }
-        let placed = match self.plans.plan_for(&staying, &self.bitmap, self.membership.expected_losses(self.now)) {
+        let placed = match self.plan_to_go_on() {
             Ok(placed) => placed,
             Err(refusal @ PlanError::DoesNotFit { .. }) => {
                 self.refusal = Some(refusal);
@@ -40,13 +42,55 @@ impl Controller<'_> {
         Ok(self.change_to(self.prepare(placed, cause, false)))
     }
 
+    /// The plan for the nodes that stay: without those that came lately, or with them where nothing fits else.
+    fn plan_to_go_on(&mut self) -> Result<PlacedPlan, PlanError> {
+        let outlook = self.membership.expected_losses(self.now);
+        let staying = self.membership.staying(self.policy.heeds_notice);
+        let proven = self.membership.proven(self.policy.heeds_notice);
+        if proven.nodes.len() < staying.nodes.len()
+            && let Ok(placed) = self.plans.plan_for(&proven, &self.bitmap, outlook)
+        {
+            return Ok(placed);
+        }
+        self.plans.plan_for(&staying, &self.bitmap, outlook)
+    }
+
+    /// Whether the iteration under way would end too late to take along what only nodes have that are about to go. Training
+    /// that reads from the object store only has nothing to take along.
+    pub(super) fn has_to_leave_at_once(
+        &mut self,
+        at: SimTime,
+        losses_at: Option<SimTime>,
+    ) -> Result<bool, PlanError> {
+        let (Some(losses_at), Phase::Training, Some(current)) = (losses_at, &self.phase, &self.current) else {
+            return Ok(false);
+        };
+        if self.policy.sources == AllowedSources::ObjectStore {
+            return Ok(false);
+        }
+        let iteration_ends = self.iteration_since.saturating_add(SimTime::from_seconds(current.iteration_s())).max(at);
+        let mut left = self.membership.present();
+        left.nodes.retain(|node| !self.membership.is_doomed(&node.name));
+        if self.bitmap.newest_recoverable_step(&left, self.policy.sources) == Some(self.step) {
+            return Ok(false);
+        }
+        let placed = match self.plan_to_go_on() {
+            Ok(placed) => placed,
+            Err(PlanError::DoesNotFit { .. } | PlanError::EmptyCluster) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let time = self.prepare(placed, Cause::Notice, false).time;
+        Ok(iteration_ends.saturating_add(time.plan + time.fetch) > losses_at)
+    }
+
     fn change_to(&mut self, reconfiguration: Reconfiguration) -> Action {
         self.step = reconfiguration.recovery.resume_step;
         self.last_recovery = reconfiguration.time.total();
         self.current = Some(reconfiguration.placed.clone());
-        self.phase = Phase::Reconfiguring(reconfiguration.recovery.senders());
         self.membership.note_change();
-        Action::Reconfigure(Arc::new(reconfiguration))
+        let reconfiguration = Arc::new(reconfiguration);
+        self.phase = Phase::Reconfiguring(UnderWay::new(&reconfiguration, self.now));
+        Action::Reconfigure(reconfiguration)
     }
 
     /// The plan in force with neighbours in the place of lost stages, if the policy has such, they are there, and have
@@ -85,8 +129,7 @@ impl Controller<'_> {
     /// it; taking in new nodes is if that gains more iterations by the next expected change than the pause costs.
     pub(super) fn change_pays(&mut self, cause: Cause) -> Result<bool, PlanError> {
         let Some(now_s) = self.current.as_ref().map(PlacedPlan::iteration_s) else { return Ok(true) };
-        let staying = self.membership.staying(self.policy.heeds_notice);
-        let changed = match self.plans.plan_for(&staying, &self.bitmap, self.membership.expected_losses(self.now)) {
+        let changed = match self.plan_to_go_on() {
             Ok(changed) => changed,
             Err(PlanError::DoesNotFit { .. } | PlanError::EmptyCluster) => return Ok(false),
             Err(error) => return Err(error),
