@@ -9,7 +9,7 @@ mod outcome;
 mod world;
 
 pub use iterations::IterationMemory;
-pub use outcome::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment};
+pub use outcome::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment, Spending};
 
 use crate::elastic::checkpoint::CheckpointSettings;
 use crate::elastic::policies::Capacity;

@@ -7,6 +7,7 @@
 mod accuracy;
 mod across;
 mod canvas;
+mod costs_csv;
 mod error;
 mod figures;
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod variation;
 
 pub use accuracy::{accuracy_csv, accuracy_json, accuracy_markdown, accuracy_svg, accuracy_table};
 pub use across::{AcrossRow, across_csv, across_json, across_table, interval_table};
+pub use costs_csv::costs_csv;
 pub use error::ReportError;
 pub use gantt::gantt_svg;
 pub use iteration::{IterationReport, iteration_json};
@@ -46,7 +48,8 @@ pub use plan_report::{ComparedPlanner, PlanReport, StageFootprint, comparison_js
 pub use plans_jsonl::plans_jsonl;
 pub use recoveries_csv::recoveries_csv;
 pub use recovery_comparison::{
-    LostState, Recovered, RecoveryCase, RecoveryComparison, recovery_csv, recovery_markdown, recovery_svg, recovery_table,
+    LostState, Recovered, RecoveryCase, RecoveryComparison, recovery_csv, recovery_markdown, recovery_svg,
+    recovery_table,
 };
 pub use rented::{rented_json, unlike};
 pub use reproduction::{

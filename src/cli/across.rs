@@ -4,7 +4,7 @@ use super::args::{AcrossArgs, Format};
 use super::{Verdict, files, job, print, trace};
 use crate::cluster::GpuSpec;
 use crate::cost::CostModel;
-use crate::elastic::{Policy, PlanMemory};
+use crate::elastic::{PlanMemory, Policy};
 use crate::replay::{IterationMemory, Replay, ReplaySettings, replay_with};
 use crate::report::{AcrossRow, Screen, across_csv, across_json, across_table, interval_table};
 use crate::scenario::Scenario;

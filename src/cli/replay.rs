@@ -4,12 +4,12 @@ use super::args::{Format, JobArgs, ReadingArgs, ReplayArgs};
 use super::{Verdict, job, print};
 use crate::cluster::{Cluster, GpuSpec};
 use crate::cost::CostModel;
-use crate::elastic::{PlanMemory, Policy};
 use crate::elastic::checkpoint::CheckpointInterval;
 use crate::elastic::policies;
+use crate::elastic::{PlanMemory, Policy};
 use crate::replay::{PolicyOutcome, Replay, ReplaySettings, replay};
 use crate::report::{
-    ResultsFolder, Screen, Summary, SummaryInputs, ledger_csv, perfetto_json, plans_jsonl, policy_table,
+    ResultsFolder, Screen, Summary, SummaryInputs, costs_csv, ledger_csv, perfetto_json, plans_jsonl, policy_table,
     recoveries_csv, throughput_svg, timeline_csv,
 };
 use crate::runtime::sim::simulate;
@@ -91,7 +91,11 @@ fn resolve(args: &ReplayArgs) -> anyhow::Result<Scenario> {
 }
 
 /// The job and the policies of replays that have no scenario.
-pub(super) fn resolve_job(policies: Option<&[String]>, job: &JobArgs, reading: &ReadingArgs) -> anyhow::Result<Scenario> {
+pub(super) fn resolve_job(
+    policies: Option<&[String]>,
+    job: &JobArgs,
+    reading: &ReadingArgs,
+) -> anyhow::Result<Scenario> {
     let mut scenario = Scenario::default();
     apply_job(&mut scenario, policies, job)?;
     job::apply_reading(reading, &mut scenario.trace);
@@ -175,6 +179,7 @@ fn write_results(
     folder.write("summary.json", summary.to_json())?;
     folder.write("timeline.csv", timeline_csv(replay, tokens_per_iteration))?;
     folder.write("ledger.csv", ledger_csv(replay))?;
+    folder.write("costs.csv", costs_csv(replay))?;
     folder.write("recoveries.csv", recoveries_csv(replay))?;
     folder.write("plans.jsonl", plans_jsonl(replay))?;
     folder.write("throughput.svg", throughput_svg(replay, tokens_per_iteration))?;

@@ -140,7 +140,9 @@ mod tests {
             assert!(spec.spot_usd_per_hour > 0.0, "{}", spec.name);
             assert!(spec.on_demand_usd_per_hour > spec.spot_usd_per_hour, "{}", spec.name);
             let figures: BTreeSet<_> = spec.sources().map(|(figure, _)| figure).collect();
-            for figure in ["memory", "fp32", "fp16", "hbm", "multiprocessors", "intra_node", "host", "price", "on_demand"] {
+            for figure in
+                ["memory", "fp32", "fp16", "hbm", "multiprocessors", "intra_node", "host", "price", "on_demand"]
+            {
                 assert!(figures.contains(figure), "{} names no source for `{figure}`", spec.name);
             }
             assert_eq!(figures.contains("bf16"), spec.bf16_flops_per_s.is_some(), "{}", spec.name);

@@ -301,8 +301,7 @@ impl<'a> Controller<'a> {
 
     fn checkpoint_is_due(&self, at: SimTime) -> bool {
         let expected = Expected {
-            save_s: self.upload_cost_s
-                + self.current.as_ref().map_or(0.0, |placed| placed.snapshot_stall.as_seconds()),
+            save_s: self.upload_cost_s + self.current.as_ref().map_or(0.0, |placed| placed.snapshot_stall.as_seconds()),
             mean_time_between_failures_s: self.membership.mean_time_between_losses_s(at),
             recovery_s: self.last_recovery.as_seconds(),
         };

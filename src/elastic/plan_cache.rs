@@ -67,7 +67,8 @@ impl<'a> PlanCache<'a> {
         if cluster.nodes.is_empty() {
             return Err(PlanError::EmptyCluster);
         }
-        let number = if self.policy.fixed_shape && !self.shapes.is_empty() { 0 } else { self.shape_for(cluster, outlook)? };
+        let number =
+            if self.policy.fixed_shape && !self.shapes.is_empty() { 0 } else { self.shape_for(cluster, outlook)? };
         let shape = Arc::clone(&self.shapes[number]);
         let plan = place(&shape.plan, cluster, bitmap).ok_or_else(|| waits_for_shape(&shape.plan, cluster))?;
         let snapshot_stall = snapshot_stall(&plan, self.request.cost, cluster);

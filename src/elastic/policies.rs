@@ -78,8 +78,7 @@ pub enum Capacity {
 }
 
 /// Names of all policies, the recommended one first.
-pub const NAMES: [&str; 8] =
-    ["autohet", "varuna", "restart", "bamboo", "oobleck", "parcae", "on-demand", "oracle"];
+pub const NAMES: [&str; 8] = ["autohet", "varuna", "restart", "bamboo", "oobleck", "parcae", "on-demand", "oracle"];
 
 /// Those that are replayed where none are named.
 pub const DEFAULTS: [&str; 3] = ["autohet", "varuna", "restart"];

@@ -53,7 +53,9 @@ impl Planner for Remembered {
                 answer
             }
         };
-        answer.map(|planned| PlannedIteration::clone(&planned)).map_err(|(reason, hint)| PlanError::DoesNotFit { reason, hint })
+        answer
+            .map(|planned| PlannedIteration::clone(&planned))
+            .map_err(|(reason, hint)| PlanError::DoesNotFit { reason, hint })
     }
 }
 

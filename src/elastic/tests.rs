@@ -2,7 +2,7 @@
 
 mod histories;
 
-use super::fixtures::{cluster, plan, shards_of};
+use super::fixtures::{cluster, plan};
 use super::peer_copies::place_copies;
 use super::*;
 use crate::plan::Plan;

@@ -1,6 +1,6 @@
 //! The books of one policy's replay: who was paid for, what it did, what came of it.
 
-use super::outcome::{Phase, Segment};
+use super::outcome::{Phase, Segment, Spending};
 use crate::cluster::Node;
 use crate::metrics::{Activity, GpuTime, IterationBreakdown, Ledger};
 use crate::units::SimTime;
@@ -24,6 +24,8 @@ pub(super) struct Books {
     ledger: Ledger,
     paid: GpuTime,
     usd: f64,
+    /// By GPU type and zone: time, price, price on demand.
+    spending: BTreeMap<(String, String), (GpuTime, f64, f64)>,
     /// The iterations that count, as what they went into: runs of equal ones, since a long trace has millions.
     counted: Vec<(Arc<IterationBreakdown>, u64)>,
     iterations: u64,
@@ -35,6 +37,7 @@ pub(super) struct Closed {
     pub(super) ledger: Ledger,
     pub(super) paid: GpuTime,
     pub(super) usd: f64,
+    pub(super) spending: Vec<Spending>,
     pub(super) iterations: u64,
     pub(super) rolled_back: u64,
     pub(super) segments: Vec<Segment>,
@@ -57,6 +60,7 @@ impl Books {
             ledger: Ledger::default(),
             paid: GpuTime::default(),
             usd: 0.0,
+            spending: BTreeMap::new(),
             counted: Vec::new(),
             iterations: 0,
             segments: vec![waiting],
@@ -124,7 +128,12 @@ impl Books {
 
     fn pay(&mut self, time: SimTime, node: &Node) {
         self.paid += GpuTime::of(node.gpu_count, time);
-        self.usd += node.price_usd_per_hour * time.as_seconds() / 3600.0;
+        let (hours, usd) = (time.as_seconds() / 3600.0, node.price_usd_per_hour * time.as_seconds() / 3600.0);
+        self.usd += usd;
+        let spent = self.spending.entry((node.gpu.name.clone(), node.zone.clone())).or_default();
+        spent.0 += GpuTime::of(node.gpu_count, time);
+        spent.1 += usd;
+        spent.2 += node.gpu.on_demand_usd_per_hour * f64::from(node.gpu_count) * hours;
     }
 
     /// An iteration has ended.
@@ -188,7 +197,10 @@ impl Books {
         if self.segments.len() > 1 {
             self.segments.retain(|segment| segment.start < segment.end || segment.rolled_back > 0);
         }
+        let spent =
+            |((gpu_type, zone), (time, usd, on_demand_usd))| Spending { gpu_type, zone, time, usd, on_demand_usd };
         Closed {
+            spending: self.spending.into_iter().map(spent).collect(),
             ledger: self.ledger,
             paid: self.paid,
             usd: self.usd,

@@ -134,7 +134,8 @@ impl Oracle<'_> {
         let cluster = &nameless(cluster);
         match self.policy.planner.plan(&PlanRequest { cluster, ..self.request }.without_proof()) {
             Ok(planned) => {
-                let (breakdown, _) = self.memory.measure((&planned.plan, &planned.plan), cluster, self.request.cost, 0.0)?;
+                let (breakdown, _) =
+                    self.memory.measure((&planned.plan, &planned.plan), cluster, self.request.cost, 0.0)?;
                 let planned = PlannedIteration { alternatives: Vec::new(), ..planned };
                 self.known.push(Known::new(Arc::new(planned), breakdown, cluster));
                 Ok(())

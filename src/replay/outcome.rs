@@ -44,6 +44,8 @@ pub struct PolicyOutcome {
     pub paid: GpuTime,
     /// Price of it.
     pub usd: f64,
+    /// The same by GPU type and zone, in the order of their names.
+    pub spending: Vec<Spending>,
     /// Iterations that count: done and not rolled back.
     pub iterations: u64,
     /// Iterations that were done and then rolled back.
@@ -62,6 +64,21 @@ pub struct PolicyOutcome {
     pub refusal: Option<String>,
 }
 
+/// What the nodes of one GPU type in one zone cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spending {
+    /// GPU type.
+    pub gpu_type: String,
+    /// Zone.
+    pub zone: String,
+    /// GPU time paid.
+    pub time: GpuTime,
+    /// Price of it.
+    pub usd: f64,
+    /// What as much time would have cost on demand, by the catalog.
+    pub on_demand_usd: f64,
+}
+
 impl PolicyOutcome {
     /// An outcome from its closed books.
     pub(super) fn new(
@@ -77,6 +94,7 @@ impl PolicyOutcome {
             ledger: closed.ledger,
             paid: closed.paid,
             usd: closed.usd,
+            spending: closed.spending,
             iterations: closed.iterations,
             iterations_rolled_back: closed.rolled_back,
             samples,

@@ -1,15 +1,15 @@
 //! One policy's world: an event queue, a controller that reacts, and books that record.
 
 use super::books::{Booking, Books};
+use super::iterations::left_by_uploads;
 use super::oracle::Known;
 use super::outcome::{FetchedBytes, Phase, PolicyOutcome, RecoveryRecord};
-use super::iterations::left_by_uploads;
 use super::{IterationMemory, ReplayError, ReplaySettings};
 use crate::cluster::Cluster;
 use crate::elastic::checkpoint::persist_times;
 use crate::elastic::{
-    Action, Cause, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Reconfiguration, RecoveryPlan, Snapshot,
-    Source, copy_time,
+    Action, Cause, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Reconfiguration, RecoveryPlan,
+    Snapshot, Source, copy_time,
 };
 use crate::metrics::{Activity, IterationBreakdown};
 use crate::plan::PlannedIteration;
@@ -131,11 +131,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs to the end of the trace. Ends, since simulated time passes: every iteration takes some.
-    pub(super) fn run(
-        mut self,
-        policy: &'static str,
-        progress: &(dyn Fn(SimTime) + Sync),
-    ) -> Result<Ran, ReplayError> {
+    pub(super) fn run(mut self, policy: &'static str, progress: &(dyn Fn(SimTime) + Sync)) -> Result<Ran, ReplayError> {
         let mut told = SimTime::ZERO;
         while let Some((time, due)) = self.queue.pop().filter(|(time, _)| *time <= self.span) {
             self.advance(time);

@@ -12,6 +12,7 @@ const KINDS: [&[&str]; 6] = [
     &[
         "summary.json",
         "ledger.csv",
+        "costs.csv",
         "resolved.toml",
         "timeline.csv",
         "recoveries.csv",

@@ -79,7 +79,9 @@ impl Trace {
         let resolve = |event: &super::TraceEvent| {
             let kind = match &event.kind {
                 TraceEventKind::Up(offer) => NodeEventKind::Up(node(&event.node, event.time, offer, defaults)?),
-                TraceEventKind::Notice { notice } => NodeEventKind::Notice { node: event.node.clone(), notice: *notice },
+                TraceEventKind::Notice { notice } => {
+                    NodeEventKind::Notice { node: event.node.clone(), notice: *notice }
+                }
                 TraceEventKind::Down => NodeEventKind::Down(event.node.clone()),
             };
             Ok(NodeEvent { time: event.time, kind })

@@ -15,15 +15,22 @@ use std::fmt::Write as _;
 
 /// Rows of a trace replayed under some policies, side by side, for a global batch of 64 samples and a checkpoint a minute.
 fn replayed(names: &[&str], model: &str, rows: &str) -> Vec<PolicyOutcome> {
+    replayed_with(names, model, rows, &ReconfigurationSettings::default())
+}
+
+fn replayed_with(
+    names: &[&str],
+    model: &str,
+    rows: &str,
+    reconfiguration: &ReconfigurationSettings,
+) -> Vec<PolicyOutcome> {
     let trace = parse(&format!("time_s,event,node,gpu_type,gpu_count\n{rows}"), "test").unwrap();
     let events = trace.cluster_events(&OfferDefaults::default()).unwrap();
     let cost = CostModel::new(ModelSpec::preset(model).unwrap(), CostSettings::default(), None);
     let training = TrainingSettings { global_batch_size: 64, ..TrainingSettings::default() };
     let interval = CheckpointInterval::Fixed { seconds: 60.0 };
     let checkpoint = CheckpointSettings { interval, ..CheckpointSettings::default() };
-    let reconfiguration = ReconfigurationSettings::default();
-    let settings =
-        ReplaySettings { cost: &cost, training: &training, checkpoint: &checkpoint, reconfiguration: &reconfiguration };
+    let settings = ReplaySettings { cost: &cost, training: &training, checkpoint: &checkpoint, reconfiguration };
     let policies: Vec<_> = names.iter().map(|name| policies::by_name(name).unwrap()).collect();
     let replay = replay(&events, trace.span, &policies, settings, &|_| {}).unwrap();
     replay.policies.iter().for_each(check);
@@ -202,4 +209,37 @@ proptest! {
             prop_assert_eq!(outcome.paid, bound.paid);
         }
     }
+}
+
+/// Three V100s make one pipeline, and a node under notice has the only copy of its layers.
+#[rstest]
+// Long enough to move its state, though not to make communicators anew too.
+#[case::moved(30, true)]
+// Too short for the iteration under way, which is left.
+#[case::left_at_once(4, true)]
+// Too short for planning.
+#[case::lost(1, false)]
+fn a_notice_saves_what_can_be_saved_in_the_time_there_is(#[case] notice_s: u64, #[case] is_saved: bool) {
+    let rows = format!("{}600,notice,c,,\n{},down,c,,\n1200,up,z,T4,1\n", v100s("abc"), 600 + notice_s);
+    let outcome = one("autohet", "gpt3-1.3b", &rows);
+    assert_eq!(outcome.plans[0].plan.replicas.len(), 1);
+    let recovery = &outcome.recoveries[0];
+    assert_eq!(recovery.lost_iterations == 0, is_saved, "{recovery:?}");
+    assert!(!is_saved || recovery.attempts_overtaken == 0, "{recovery:?}");
+    assert_eq!(outcome.iterations_rolled_back == 0, is_saved);
+    assert!(recovery.end < seconds(720));
+}
+
+#[test]
+fn a_node_is_taken_in_once_it_has_been_up_for_long_enough() {
+    let rows = format!("{}600,up,c,V100-16,1\n600,up,d,V100-16,1\n9000,up,z,T4,1\n", v100s("ab"));
+    let joined = |min_up_s| {
+        let patient = ReconfigurationSettings { min_up_s, ..ReconfigurationSettings::default() };
+        let outcome = replayed_with(&["autohet"], "gpt3-1.3b", &rows, &patient).remove(0);
+        outcome.recoveries.iter().find(|recovery| recovery.cause == Cause::Join).map(|recovery| recovery.start)
+    };
+    let at_once = joined(0.0).expect("it pays");
+    assert!(at_once < seconds(700), "{at_once}");
+    let later = joined(1800.0).expect("it still pays");
+    assert!((seconds(2400)..seconds(2500)).contains(&later), "{later}");
 }

@@ -104,12 +104,7 @@ fn case(lost_state: LostState, model: &str, mix: &str, nic_gbit_per_s: f64) -> a
     })
 }
 
-fn outcome(
-    policy: &str,
-    scenario: &Scenario,
-    cost: &CostModel,
-    events: &[NodeEvent],
-) -> anyhow::Result<PolicyOutcome> {
+fn outcome(policy: &str, scenario: &Scenario, cost: &CostModel, events: &[NodeEvent]) -> anyhow::Result<PolicyOutcome> {
     let policy = policies::by_name(policy).ok_or_else(|| anyhow!("`{policy}` is one of ours"))?;
     let settings = ReplaySettings {
         cost,

@@ -55,13 +55,9 @@ impl Controller<'_> {
         self.plans.plan_for(&staying, &self.bitmap, outlook)
     }
 
-    /// Whether the iteration under way would end too late to take along what only nodes have that are about to go. Training
-    /// that reads from the object store only has nothing to take along.
-    pub(super) fn has_to_leave_at_once(
-        &mut self,
-        at: SimTime,
-        losses_at: Option<SimTime>,
-    ) -> Result<bool, PlanError> {
+    /// Whether the iteration under way would end too late to take along what only nodes have that are about to go, and there is
+    /// time for that now. Training that reads from the object store only has nothing to take along.
+    pub(super) fn has_to_leave_at_once(&mut self, at: SimTime, losses_at: Option<SimTime>) -> Result<bool, PlanError> {
         let (Some(losses_at), Phase::Training, Some(current)) = (losses_at, &self.phase, &self.current) else {
             return Ok(false);
         };
@@ -80,7 +76,8 @@ impl Controller<'_> {
             Err(error) => return Err(error),
         };
         let time = self.prepare(placed, Cause::Notice, false).time;
-        Ok(iteration_ends.saturating_add(time.plan + time.fetch) > losses_at)
+        let is_in_time = |begin: SimTime| begin.saturating_add(time.plan + time.fetch) <= losses_at;
+        Ok(is_in_time(at) && !is_in_time(iteration_ends))
     }
 
     fn change_to(&mut self, reconfiguration: Reconfiguration) -> Action {

@@ -61,7 +61,9 @@ impl Controller<'_> {
         let mut arrived: Vec<(ShardIndex, Arc<str>)> = Vec::new();
         for copies in by_sender.values_mut() {
             let layout = self.bitmap.layout();
-            copies.sort_by_key(|copy| (self.bitmap.live_holders(layout.index_of(copy.shard)), layout.index_of(copy.shard)));
+            copies.sort_by_key(|copy| {
+                (self.bitmap.live_holders(layout.index_of(copy.shard)), layout.index_of(copy.shard))
+            });
             let bytes = |copy: &ShardCopy| layout.bytes(layout.index_of(copy.shard)) as f64;
             let sent = done * copies.iter().map(|copy| bytes(copy)).sum::<f64>();
             let mut sum = 0.0;

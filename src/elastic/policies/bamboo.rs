@@ -48,7 +48,8 @@ impl Planner for Redundant {
         let cost = with_room_for_copies(request);
         let judge = RedundantJudge { judge: request.judge, cost: request.cost };
         let planned = self.planner.plan(&PlanRequest { cost: &cost, judge: &judge, ..*request })?;
-        let alternatives = planned.alternatives.into_iter().map(|other| JudgedPlan { plan: redundant(&other.plan), ..other });
+        let alternatives =
+            planned.alternatives.into_iter().map(|other| JudgedPlan { plan: redundant(&other.plan), ..other });
         Ok(PlannedIteration { plan: redundant(&planned.plan), alternatives: alternatives.collect(), ..planned })
     }
 }
@@ -65,8 +66,7 @@ fn with_room_for_copies(request: &PlanRequest) -> CostModel {
     let settings = cost.settings();
     let optimizer_bytes_per_parameter = settings.optimizer_bytes_per_parameter + copy_bytes;
     let profiled_bytes_per_parameter = settings.profiled_bytes_per_parameter + copy_bytes;
-    let settings =
-        CostSettings { optimizer_bytes_per_parameter, profiled_bytes_per_parameter, ..settings.clone() };
+    let settings = CostSettings { optimizer_bytes_per_parameter, profiled_bytes_per_parameter, ..settings.clone() };
     CostModel::new(cost.model().clone(), settings, cost.profile().cloned()).with_framework(cost.framework())
 }
 

@@ -2,7 +2,9 @@
 
 use super::point::{Class, Point, gpu_types, points};
 use crate::cluster::Cluster;
-use crate::plan::{Plan, PlanError, PlanRequest, PlannedIteration, Planner, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
+use crate::plan::{
+    Plan, PlanError, PlanRequest, PlannedIteration, Planner, Replica, SCHEMA_VERSION, ScheduleKind, Stage,
+};
 use crate::planner::autohet::balance::{SplitGoal, StageLoad, split_layers};
 use crate::planner::autohet::outer::Outer;
 use crate::planner::autohet::shortage;
@@ -109,8 +111,7 @@ impl Template {
             StageLoad { fixed_s: class.fixed_s(ends), layer_s: class.layer_s, max_layers }
         };
         let loads: Vec<StageLoad> = (0..depth).map(load).collect();
-        let goal =
-            SplitGoal { num_layers: point.num_layers, micro_batches: point.micro_batches, period_floor_s: 0.0 };
+        let goal = SplitGoal { num_layers: point.num_layers, micro_batches: point.micro_batches, period_floor_s: 0.0 };
         let layers = split_layers(&loads, goal)?.layers;
         let stage_s = loads.iter().zip(&layers).map(|(load, &layers)| load.fixed_s + f64::from(layers) * load.layer_s);
         let (fill_s, period_s) = stage_s.fold((0.0, 0.0), |(sum, most), s| (sum + s, f64::max(most, s)));
@@ -215,7 +216,8 @@ impl<'a> Covered<'a> {
             let kind = &kinds[template.kind];
             let nodes = &kind.nodes[next[template.kind]..next[template.kind] + template.nodes];
             next[template.kind] += template.nodes;
-            let units = nodes.iter().flat_map(|&node| (0..kind.gpu_count / degree).map(move |unit| (node, unit * degree)));
+            let units =
+                nodes.iter().flat_map(|&node| (0..kind.gpu_count / degree).map(move |unit| (node, unit * degree)));
             let mut first_layer = 0;
             let stage = |((node, first_gpu), &num_layers): ((usize, u32), &u32)| {
                 let node = &request.cluster.nodes[node];
@@ -273,7 +275,10 @@ mod tests {
         // The longer pipeline is the faster one and gets more of the batch.
         let of_depth = |depth| planned.plan.replicas.iter().find(|r| r.stages.len() == depth).unwrap().micro_batches;
         assert!(of_depth(3) > of_depth(2));
-        assert_eq!(planned.plan.replicas.iter().map(|r| r.micro_batches).sum::<u32>() * planned.plan.micro_batch_size, 64);
+        assert_eq!(
+            planned.plan.replicas.iter().map(|r| r.micro_batches).sum::<u32>() * planned.plan.micro_batch_size,
+            64
+        );
     }
 
     #[test]

@@ -63,7 +63,11 @@ pub fn recovery_svg(comparison: &RecoveryComparison) -> String {
         canvas.bold_text((16, 18), Anchor::Left, INK, "Recovery of AutoHet against Varuna");
         let mut x = LEFT;
         for (index, link) in links.iter().enumerate() {
-            x += canvas.legend_entry((x, 44), COLORS[index % COLORS.len()], &format!("{} Gbit/s", f64::from_bits(*link)));
+            x += canvas.legend_entry(
+                (x, 44),
+                COLORS[index % COLORS.len()],
+                &format!("{} Gbit/s", f64::from_bits(*link)),
+            );
         }
         canvas.legend_entry((x, 44), PAPER_FILL, &format!("paper: {:.2} to {:.2}", PAPER[0], PAPER[1]));
         let middle = i32::midpoint(panel.left, panel.right);
