@@ -1,6 +1,6 @@
 //! `autohet-sim across`: policies over many traces, or over many markets made from one description.
 
-use super::args::{AcrossArgs, Format};
+use super::args::{AcrossArgs, Format, MarketArgs, ReadingArgs};
 use super::{Verdict, files, job, print, trace};
 use crate::cluster::GpuSpec;
 use crate::cost::CostModel;
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(super) fn run(args: &AcrossArgs) -> anyhow::Result<Verdict> {
+    check_options(args)?;
     let scenario = super::replay::resolve_job(args.policies.as_deref(), &args.job, &args.reading)?;
     let runner = Runner::new(&scenario)?;
     let rows = match (&args.traces[..], args.seeds) {
@@ -41,6 +42,22 @@ pub(super) fn run(args: &AcrossArgs) -> anyhow::Result<Verdict> {
     }
     let has_trained = rows.iter().any(|row| row.policies.iter().any(|(_, summary)| summary.iterations > 0));
     Ok(if has_trained { Verdict::Good } else { Verdict::Bad })
+}
+
+/// Refuses options that would change nothing.
+fn check_options(args: &AcrossArgs) -> anyhow::Result<()> {
+    let MarketArgs { seed, hours, pools, settings } = &args.market;
+    if args.seeds.is_none() && (seed.is_some() || hours.is_some() || !pools.is_empty() || settings.is_some()) {
+        return Err(anyhow!("a market without `--seeds`\nhint: say how many markets to make, for example `--seeds 100`"));
+    }
+    let ReadingArgs { trace_format, time_unit, polarity, which_node, gpu_type, gpus_per_node } = &args.reading;
+    let is_read = trace_format.is_some() || time_unit.is_some() || polarity.is_some() || which_node.is_some();
+    if args.seeds.is_some() && (is_read || gpu_type.is_some() || gpus_per_node.is_some()) {
+        return Err(anyhow!(
+            "options of traces that are read, and markets that are made\nhint: say of each `--pool` what its nodes are"
+        ));
+    }
+    Ok(())
 }
 
 /// The files, and those in folders, by name.

@@ -64,6 +64,11 @@ impl Membership {
         self.young.len() < before
     }
 
+    /// The nodes of the plan are in training's use, however young.
+    pub(super) fn settle(&mut self, is_used: impl Fn(&str) -> bool) {
+        self.young.retain(|name, _| !is_used(name));
+    }
+
     /// The nodes to plan with if they suffice: those that stay and are up for long enough.
     pub(super) fn proven(&self, heed_notice: bool) -> Cluster {
         let mut staying = self.staying(heed_notice);
@@ -71,7 +76,7 @@ impl Membership {
         staying
     }
 
-    /// The names of nodes under notice.
+    /// Whether a node is under notice.
     pub(super) fn is_doomed(&self, name: &str) -> bool {
         self.doomed.contains(name)
     }

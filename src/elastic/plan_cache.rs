@@ -80,14 +80,15 @@ impl<'a> PlanCache<'a> {
         if plan.validate(cluster, self.request.cost).is_err() {
             return Ok(None);
         }
-        let key = without_names(&plan, cluster);
+        let nameless = without_names(&plan, cluster);
+        let key = nameless.to_json();
         let shape_number = match self.by_plan.get(&key) {
             Some(&known) => known,
             None => {
                 let predicted_iteration_s = self.request.judge.iteration_s(&plan, cluster, self.request.cost)?;
                 // Nobody asks how good a plan is that nobody has looked for.
                 let shape = PlannedIteration {
-                    plan: plan.clone(),
+                    plan: nameless,
                     predicted_iteration_s,
                     lower_bound_s: predicted_iteration_s,
                     gap: 0.0,
@@ -152,8 +153,8 @@ fn instead(other: &JudgedPlan, chosen: &PlannedIteration) -> PlannedIteration {
     PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap, alternatives: Vec::new() }
 }
 
-/// The plan as text, its nodes named by their classes in the order in which the plan names them.
-fn without_names(plan: &Plan, cluster: &Cluster) -> String {
+/// The plan with its nodes named by their classes in the order in which the plan names them.
+fn without_names(plan: &Plan, cluster: &Cluster) -> Plan {
     let classes: BTreeMap<&str, NodeClass> =
         cluster.nodes.iter().map(|node| (node.name.as_str(), NodeClass::of(node))).collect();
     let mut names: BTreeMap<String, String> = BTreeMap::new();
@@ -163,7 +164,7 @@ fn without_names(plan: &Plan, cluster: &Cluster) -> String {
         let name = names.entry(stage.node.clone()).or_insert_with(|| classes[stage.node.as_str()].name(number));
         stage.node.clone_from(name);
     }
-    plan.to_json()
+    plan
 }
 
 fn mix(cluster: &Cluster) -> Mix {

@@ -23,6 +23,12 @@ impl ScheduleChoice {
         self.kind
     }
 
+    /// The interleaved schedule with so many chunks of each stage, 1F1B where that is one.
+    pub fn with_chunks(chunks: u32) -> Self {
+        let kind = if chunks > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
+        Self { kind, chunks: chunks.max(1) }
+    }
+
     /// Whether it is covered by what is proven of plans under 1F1B and `GPipe`.
     pub fn is_within_bounds(self) -> bool {
         matches!(self.kind, ScheduleKind::OneForwardOneBackward | ScheduleKind::GPipe)

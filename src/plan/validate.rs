@@ -259,13 +259,6 @@ impl Plan {
         memory.with_optimizer_shards(shards)
     }
 
-    /// The stage of the same replica whose layers this stage holds a second copy of: under redundant computation the next
-    /// one, and the first one behind the last.
-    pub fn stands_in_for(&self, replica: &Replica, stage: usize) -> Option<usize> {
-        let depth = replica.stages.len();
-        (self.schedule == ScheduleKind::Redundant && depth > 1).then(|| (stage + 1) % depth)
-    }
-
     /// Every stage with its place, replica by replica.
     pub fn stages(&self) -> impl Iterator<Item = (StagePlace, &Stage)> {
         self.replicas.iter().enumerate().flat_map(|(replica, held)| {

@@ -75,6 +75,8 @@ pub(super) struct World<'a> {
     /// By number of the shape.
     shapes: BTreeMap<usize, Shape>,
     known: Vec<Known>,
+    /// Iterations beside an upload, by number of the shape.
+    slower: BTreeMap<usize, Arc<IterationBreakdown>>,
     /// When the last checkpoint is in the object store.
     uploaded: SimTime,
     recoveries: Vec<RecoveryRecord>,
@@ -122,6 +124,7 @@ impl<'a> World<'a> {
             plans: Vec::new(),
             shapes: BTreeMap::new(),
             known: Vec::new(),
+            slower: BTreeMap::new(),
             uploaded: SimTime::ZERO,
             recoveries: Vec::new(),
             recovery: None,
@@ -287,7 +290,7 @@ impl<'a> World<'a> {
 
     /// The plan whose iteration begins now, slower if more than half of it runs while a checkpoint is on its way to the object
     /// store.
-    fn beside_uploads(&self, plan: Running) -> Result<Running, ReplayError> {
+    fn beside_uploads(&mut self, plan: Running) -> Result<Running, ReplayError> {
         if self.uploaded <= self.now {
             return Ok(plan);
         }
@@ -296,12 +299,18 @@ impl<'a> World<'a> {
         Ok(if runs_beside { Running { breakdown: slower, ..plan } } else { plan })
     }
 
-    fn while_uploading(&self, plan: &Running) -> Result<Arc<IterationBreakdown>, ReplayError> {
+    fn while_uploading(&mut self, plan: &Running) -> Result<Arc<IterationBreakdown>, ReplayError> {
+        if let Some(known) = self.slower.get(&plan.placed.shape_number) {
+            return Ok(Arc::clone(known));
+        }
         let upload_bytes_per_s = self.settings.checkpoint.object_store_bytes_per_s;
         let plans = (&plan.placed.shape.plan, &*plan.placed.plan);
         let (slower, _) = self.memory.measure(plans, &self.cluster(), self.settings.cost, upload_bytes_per_s)?;
         // Less bandwidth can make a schedule faster by a hair, where queues come to another order.
-        Ok(if slower.makespan < plan.breakdown.makespan { Arc::clone(&plan.breakdown) } else { slower })
+        let normal = &self.shapes[&plan.placed.shape_number].0;
+        let slower = if slower.makespan < normal.makespan { Arc::clone(normal) } else { slower };
+        self.slower.insert(plan.placed.shape_number, Arc::clone(&slower));
+        Ok(slower)
     }
 
     fn finish_after(&mut self, time: SimTime) {

@@ -86,9 +86,12 @@ fn case(lost_state: LostState, model: &str, mix: &str, nic_gbit_per_s: f64) -> a
     scenario.checkpoint.interval = CheckpointInterval::Fixed { seconds: CHECKPOINT_S };
     let cost = job::cost_model(&scenario)?;
     let cluster = Cluster::parse_mix(mix, &job::node_defaults(&scenario.network))?;
-    let undisturbed = outcome("autohet", &scenario, &cost, &up(&cluster))?;
-    let first = undisturbed.plans.first().ok_or_else(|| anyhow!("`{model}` doesn't fit `{mix}`"))?;
-    let lost = lost_nodes(lost_state, &first.plan, &cluster);
+    let first_plan = |policy| -> anyhow::Result<Plan> {
+        let undisturbed = outcome(policy, &scenario, &cost, &up(&cluster))?;
+        let first = undisturbed.plans.first().ok_or_else(|| anyhow!("`{model}` doesn't fit `{mix}`"))?;
+        Ok(first.plan.clone())
+    };
+    let lost = lost_nodes(lost_state, &first_plan("autohet")?, &first_plan("varuna")?, &cluster);
     let nodes_lost = lost.len();
     let events = with_losses(&cluster, &lost);
     let recover = |policy| Ok::<_, anyhow::Error>(recovered(&outcome(policy, &scenario, &cost, &events)?));
@@ -136,12 +139,16 @@ fn with_losses(cluster: &Cluster, lost: &BTreeSet<&str>) -> Vec<NodeEvent> {
     events
 }
 
-fn lost_nodes<'a>(lost_state: LostState, plan: &Plan, cluster: &'a Cluster) -> BTreeSet<&'a str> {
+/// What is lost hits both plans: a planner may leave nodes idle.
+fn lost_nodes<'a>(lost_state: LostState, plan: &Plan, rival: &Plan, cluster: &'a Cluster) -> BTreeSet<&'a str> {
+    let nodes = |plan: &Plan| plan.stages().map(|(_, stage)| stage.node.clone()).collect::<BTreeSet<_>>();
     let last = |replica: &crate::plan::Replica| replica.stages.last().map(|stage| stage.node.clone());
     let lasts: BTreeSet<String> = plan.replicas.iter().filter_map(last).collect();
+    let (ours, theirs) = (nodes(plan), nodes(rival));
+    let both = || lasts.intersection(&theirs).chain(ours.intersection(&theirs)).chain(&theirs).next();
     let is_lost = |name: &str| match lost_state {
-        LostState::AllLocal => lasts.first().is_some_and(|first| first == name),
-        LostState::SomeLocal => lasts.contains(name),
+        LostState::AllLocal => both().is_some_and(|first| first == name),
+        LostState::SomeLocal => lasts.contains(name) || both().is_some_and(|first| first == name),
         LostState::NoneLocal => true,
     };
     cluster.nodes.iter().map(|node| node.name.as_str()).filter(|name| is_lost(name)).collect()

@@ -9,7 +9,7 @@ use crate::elastic::policies::JoinRule;
 use crate::elastic::reconfiguration::{Cause, Reconfiguration, Spared};
 use crate::elastic::recovery::{RecoveryOptions, plan_recovery};
 use crate::elastic::stand_in::stand_in;
-use crate::plan::PlanError;
+use crate::plan::{Plan, PlanError, ScheduleKind};
 use crate::units::SimTime;
 use std::sync::Arc;
 
@@ -83,6 +83,7 @@ impl Controller<'_> {
     fn change_to(&mut self, reconfiguration: Reconfiguration) -> Action {
         self.step = reconfiguration.recovery.resume_step;
         self.last_recovery = reconfiguration.time.total();
+        self.membership.settle(|node| reconfiguration.placed.uses(node));
         self.current = Some(reconfiguration.placed.clone());
         self.membership.note_change();
         let reconfiguration = Arc::new(reconfiguration);
@@ -97,9 +98,12 @@ impl Controller<'_> {
         let present = self.membership.present();
         let is_whole = self.bitmap.newest_recoverable_step(&present, self.policy.sources) == self.bitmap.live_step();
         let is_up = |name: &str| present.nodes.iter().any(|node| node.name == name);
-        match stand_in(&current.plan, is_up).filter(|_| is_whole) {
-            Some(plan) => self.plans.adopt(plan, &present),
-            None => Ok(None),
+        let Some(redundant) = stand_in(&current.plan, is_up).filter(|_| is_whole) else { return Ok(None) };
+        // Where there is no room for new copies beside the stage that was taken over, training goes on without any.
+        let plain = Plan { schedule: ScheduleKind::default(), ..redundant.clone() };
+        match self.plans.adopt(redundant, &present)? {
+            Some(placed) => Ok(Some(placed)),
+            None => self.plans.adopt(plain, &present),
         }
     }
 

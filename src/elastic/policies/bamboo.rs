@@ -15,8 +15,9 @@ use crate::plan::{Judge, JudgedPlan, Plan, PlanError, PlanRequest, PlannedIterat
 ///
 /// What that costs is in the program: redundant forward passes and a longer optimizer step in time, weights and optimizer
 /// state of the copy in memory ([`ScheduleKind::Redundant`]). Simplified, in its favour: activations put aside in host memory
-/// and the gradients that keep the copy up to date travel for nothing. The stand-in takes over the layers for good: until
-/// a new plan pays, which is weighed as joins are, the pipeline has a stage less. The first stage's stand-in is the last
+/// and the gradients that keep the copy up to date travel for nothing. The iteration under way is done
+/// again, not only its backward passes. The stand-in takes over the layers for good: until a new plan pays, which is weighed as
+/// joins are, the pipeline has a stage less, and where no stage has room for a copy of the larger one, no copies at all. The first stage's stand-in is the last
 /// stage, which can't hold both ends of a pipeline in one plan: then the plan is made anew, from the copy, as it is where the
 /// stand-in has no memory for both stages.
 pub(super) fn policy() -> Policy {
