@@ -48,7 +48,9 @@ pub(super) fn run(args: &AcrossArgs) -> anyhow::Result<Verdict> {
 fn check_options(args: &AcrossArgs) -> anyhow::Result<()> {
     let MarketArgs { seed, hours, pools, settings } = &args.market;
     if args.seeds.is_none() && (seed.is_some() || hours.is_some() || !pools.is_empty() || settings.is_some()) {
-        return Err(anyhow!("a market without `--seeds`\nhint: say how many markets to make, for example `--seeds 100`"));
+        return Err(anyhow!(
+            "a market without `--seeds`\nhint: say how many markets to make, for example `--seeds 100`"
+        ));
     }
     let ReadingArgs { trace_format, time_unit, polarity, which_node, gpu_type, gpus_per_node } = &args.reading;
     let is_read = trace_format.is_some() || time_unit.is_some() || polarity.is_some() || which_node.is_some();
