@@ -3,6 +3,7 @@
 use super::peer_copies::PeerCopies;
 use super::reconfiguration::Reconfiguration;
 use crate::cluster::Node;
+use crate::units::SimTime;
 use std::sync::Arc;
 
 /// What the world tells the controller.
@@ -59,6 +60,8 @@ pub struct MembershipChange {
     pub joined: Vec<Node>,
     /// Names of nodes under notice.
     pub noticed: Vec<String>,
+    /// When the first of them is announced to be lost, where that is known.
+    pub losses_at: Option<SimTime>,
     /// Names of lost nodes.
     pub lost: Vec<String>,
 }

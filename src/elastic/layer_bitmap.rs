@@ -184,10 +184,23 @@ impl LayerBitmap {
         self.receiving.remove(&step);
     }
 
-    /// Whether the node has the shard in memory, at the step that training has reached.
-    pub fn is_live_on(&self, shard: ShardIndex, node: &str) -> bool {
-        let (Some((_, sets)), Some(node)) = (&self.live, self.nodes.find(node)) else { return false };
-        sets.contains(shard, node)
+    /// The node now has the shard in memory too, of the step that training has reached.
+    pub(super) fn add_live(&mut self, shard: ShardIndex, node: &str) {
+        let bit = self.nodes.intern(node);
+        if let Some((_, sets)) = &mut self.live {
+            sets.insert(shard, bit);
+        }
+    }
+
+    /// Nodes that have the shard in memory.
+    pub(super) fn live_holders(&self, shard: ShardIndex) -> usize {
+        self.live.as_ref().map_or(0, |(_, sets)| sets.nodes(shard).count())
+    }
+
+    /// Whether the node has a shard in memory, at the step that training has reached; `None` if it has none.
+    pub(super) fn live_on(&self, node: &str) -> Option<impl Fn(ShardIndex) -> bool + '_> {
+        let ((_, sets), node) = (self.live.as_ref()?, self.nodes.find(node)?);
+        Some(move |shard| sets.contains(shard, node))
     }
 
     /// The newest complete checkpoint in the object store.

@@ -92,11 +92,13 @@ impl StateLayout {
 
     /// The shards that the plan's nodes hold, with the node's name; replica by replica, from the input side.
     ///
-    /// A shard that a node holds on several GPUs comes up more than once.
+    /// A shard that a node holds on several GPUs, or in a second copy for its neighbour, comes up more than once.
     pub fn held<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (&'a str, ShardIndex)> + 'a {
         plan.replicas.iter().flat_map(move |replica| {
             replica.stages.iter().enumerate().flat_map(move |(position, stage)| {
-                let shards = self.stage_shards(replica, position);
+                let copied = plan.stands_in_for(replica, position).into_iter();
+                let stages = std::iter::once(position).chain(copied);
+                let shards = stages.flat_map(move |stage| self.stage_shards(replica, stage));
                 shards.map(move |shard| (stage.node.as_str(), shard))
             })
         })

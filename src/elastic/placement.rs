@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Everything about a node that a plan can depend on, without its name. Prices vary from one start to the next and are
 /// left out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct NodeClass {
+pub struct NodeClass {
     gpu: String,
     gpu_count: u32,
     zone: String,
@@ -19,7 +19,8 @@ pub(super) struct NodeClass {
 }
 
 impl NodeClass {
-    pub(super) fn of(node: &Node) -> Self {
+    /// The class of a node.
+    pub fn of(node: &Node) -> Self {
         Self {
             gpu: node.gpu.name.clone(),
             gpu_count: node.gpu_count,
@@ -104,9 +105,10 @@ fn needed_blocks<'p>(plan: &'p Plan, bitmap: &LayerBitmap) -> BTreeMap<&'p str, 
 /// Bytes of each block that the node has in memory.
 fn live_bytes(node: &str, bitmap: &LayerBitmap) -> Vec<u64> {
     let layout = bitmap.layout();
+    let Some(is_live) = bitmap.live_on(node) else { return vec![0; layout.block_count()] };
     let of_block = |block: usize| {
         let shards = block * SHARDS_PER_BLOCK..(block + 1) * SHARDS_PER_BLOCK;
-        shards.filter(|&shard| bitmap.is_live_on(shard, node)).map(|shard| layout.bytes(shard)).sum()
+        shards.filter(|&shard| is_live(shard)).map(|shard| layout.bytes(shard)).sum()
     };
     (0..layout.block_count()).map(of_block).collect()
 }

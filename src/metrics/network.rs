@@ -26,7 +26,7 @@ pub fn interface_use(iteration: &SimulatedIteration, plan: &Plan) -> Vec<f64> {
             Op::AllReduce { group, .. } | Op::ReduceScatter { group, .. } | Op::AllGather { group, .. } => {
                 program.groups()[group as usize].ranks.iter().any(|&other| node(other) != here)
             }
-            Op::Forward { .. } | Op::Backward { .. } | Op::OptimizerStep => false,
+            Op::Forward { .. } | Op::RedundantForward { .. } | Op::Backward { .. } | Op::OptimizerStep => false,
         };
         if leaves {
             uses.entry(here).or_default().push((span.start, span.end));

@@ -149,7 +149,7 @@ impl Asked {
     fn reduced(&self, place: Place) -> Place {
         let shards = self.cost.framework().optimizer_shards(place.replicas as usize);
         let most = match self.kind() {
-            ScheduleKind::OneForwardOneBackward => place.in_flight(),
+            ScheduleKind::OneForwardOneBackward | ScheduleKind::Redundant => place.in_flight(),
             ScheduleKind::GPipe => u32::MAX,
             ScheduleKind::ZeroBubbleH1 => place.depth as u32,
             // What a stage holds repeats itself from round to round.

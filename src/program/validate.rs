@@ -203,7 +203,7 @@ impl<'a> UntimedRun<'a> {
                 let sharing = self.program.stage_ranks(Rank::from(rank));
                 (self.program.channels.len() + self.program.groups.len() + sharing.start, sharing.len())
             }
-            Op::OptimizerStep => {
+            Op::RedundantForward { .. } | Op::OptimizerStep => {
                 self.finish(rank, stream, id);
                 return true;
             }

@@ -134,6 +134,7 @@ impl Scenario {
                 change.communicators_per_node_s,
                 usual.communicators_per_node_s,
             ),
+            ("reconfiguration.min_up_s", change.min_up_s, usual.min_up_s),
         ];
         parts
             .into_iter()

@@ -225,7 +225,7 @@ impl<'a> World<'a> {
         let names: Vec<String> = joined.iter().map(|node| node.name.clone()).collect();
         tell(observe, &Progress::Joined { nodes: &names })?;
         let noticed = names.into_iter().filter(|name| self.noticed_early.remove(name)).collect();
-        self.handle(Event::Membership(MembershipChange { joined, noticed, lost: Vec::new() }), observe)
+        self.handle(Event::Membership(MembershipChange { joined, noticed, ..MembershipChange::default() }), observe)
     }
 
     fn said(&mut self, worker: WorkerId, message: FromWorker, observe: &mut Observe<'_>) -> Result<(), TrainingError> {

@@ -7,6 +7,7 @@ mod determinism;
 mod documents;
 mod explain;
 mod iteration;
+mod policies;
 mod replanning;
 mod replay_properties;
 mod reproduce;

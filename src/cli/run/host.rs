@@ -58,6 +58,7 @@ pub(super) fn core_spec(memory_bytes: u64) -> Arc<GpuSpec> {
         intra_node_kind: "loopback".to_owned(),
         host_bytes_per_s: CORE_BYTES_PER_S,
         spot_usd_per_hour: 0.0,
+        on_demand_usd_per_hour: 0.0,
     })
 }
 

@@ -128,7 +128,7 @@ impl Made {
             }
             Op::AllReduce { .. } | Op::ReduceScatter { .. } => self.reductions.push(id),
             Op::OptimizerStep => self.optimizer = Some(id),
-            Op::Send { .. } | Op::AllGather { .. } => {}
+            Op::Send { .. } | Op::AllGather { .. } | Op::RedundantForward { .. } => {}
         }
     }
 
@@ -143,7 +143,10 @@ impl Made {
                 Some(boundary) => received(Direction::Downstream, boundary, micro_batch),
                 None => Vec::new(),
             },
-            Op::Backward { gradients: Gradients::Weights, .. } | Op::Receive { .. } => Vec::new(),
+            // A redundant pass stands behind the stage's own in its queue, which has what it needs.
+            Op::Backward { gradients: Gradients::Weights, .. } | Op::RedundantForward { .. } | Op::Receive { .. } => {
+                Vec::new()
+            }
             Op::Backward { micro_batch, chunk, .. } if self.place(chunk) < self.last_place => {
                 received(Direction::Upstream, self.place(chunk), micro_batch)
             }

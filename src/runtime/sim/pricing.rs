@@ -50,7 +50,9 @@ pub struct RankPrice {
     pub chunks: Vec<ChunkPrice>,
     /// Backward pass of the embedding, one layer, and the head, where a pass is cut.
     pub block_backward: [BackwardTime; 3],
-    /// Optimizer step.
+    /// Forward pass of the layers that it could stand in for.
+    pub redundant_forward: PassTime,
+    /// Optimizer step, also of those layers.
     pub optimizer: SimTime,
 }
 
@@ -187,11 +189,23 @@ fn stage_price(
         chunks.push(counted.into_iter().fold(ChunkPrice::default(), |sum, (price, times)| sum.plus(price, times)));
         held += parameters(Block::Embedding) * ends[0].1 + parameters(Block::Head) * ends[1].1;
     }
+    let mut redundant_forward = PassTime::default();
+    if let Some(neighbour) = plan.stands_in_for(replica, place) {
+        let [has_embedding, has_head] = replica.chunk_ends(neighbour, ChunkId(0));
+        let layers = u64::from(replica.stages[neighbour].num_layers);
+        let ends = [(embedding, Block::Embedding, has_embedding), (head, Block::Head, has_head)];
+        let ends = ends.map(|(price, block, is_held)| (price, block, u64::from(is_held)));
+        for (price, block, times) in [ends[0], (layer, layer_block, layers), ends[1]] {
+            redundant_forward = redundant_forward.plus(price.forward, times);
+            held += parameters(block) * times;
+        }
+    }
     let shards = cost.framework().optimizer_shards(plan.replicas.len());
     let slower = cost.last_backward_factor(gpu, plan.precision);
     Ok(RankPrice {
         chunks,
         block_backward: [embedding, layer, head].map(|price| price.backward.longer(slower)),
+        redundant_forward,
         optimizer: SimTime::from_seconds(cost.optimizer_step_s(gpu, held.div_ceil(shards), plan.precision)),
     })
 }
