@@ -275,16 +275,7 @@ impl<'a> Outer<'a> {
             }
         }
         realised.sort_by(|a, b| a.estimate_s.total_cmp(&b.estimate_s));
-        // And the best of each micro-batch size: what it may gain isn't known before.
-        let size = |found: &Searched| self.settings[found.point.setting].execution.micro_batch_size;
-        let mut sizes: Vec<u32> = realised.iter().take(MAX_IMPROVED).map(size).collect();
-        let mut index = 0;
-        realised.retain(|found| {
-            index += 1;
-            let is_new = !sizes.contains(&size(found));
-            sizes.extend(is_new.then(|| size(found)));
-            is_new || index <= MAX_IMPROVED
-        });
+        realised.truncate(MAX_IMPROVED);
         Ok(realised)
     }
 

@@ -104,3 +104,15 @@ fn nodes_that_are_alike_are_exchanged_so_that_state_stays() {
     let kept = relabelled(&plan(&[[1, 0], [3, 2]]), &old, &nodes, &cost);
     assert_eq!(movement(&old, &kept, &nodes, &cost, 1e9).moved_bytes, 0);
 }
+
+#[test]
+fn a_repair_is_there_when_time_is_over() {
+    let (cost, nodes, old) = (cost(), cluster("3x1xA100-80"), plan(&[[0, 1], [2, 3]]));
+    let training = TrainingSettings { global_batch_size: old.global_batch_size, ..TrainingSettings::default() };
+    let limits = PlanLimits { out_of_time: Some(&|| true), ..PlanLimits::default() };
+    let request = PlanRequest { cluster: &nodes, cost: &cost, training: &training, judge: &ClosedForm, limits };
+    let incumbent = Incumbent { plan: &old, horizon_s: 3600.0, pause_s: 30.0, store_bytes_per_s: 1e9 };
+    let found = replan(&request, &incumbent).unwrap();
+    assert_eq!(found.plan.validate(&nodes, &cost), Ok(()));
+    assert!(found.movement.kept_bytes > 0);
+}
