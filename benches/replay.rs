@@ -102,7 +102,7 @@ fn market(pools: &[&str], hours: f64, up_time_mean_hours: f64) -> GeneratorSetti
 
 fn month() {
     let pools = ["12x8xA100-40@us-east-1a:8.0", "10x8xV100-16@us-east-1b:6.5", "10x8xT4@us-east-1a:2.9"];
-    let trace = generate(&market(&pools, 720.0, 9.0)).expect("within the ranges");
+    let trace = generate(&market(&pools, 720.0, 13.5)).expect("within the ranges");
     let job = Job::new("gpt3-6.7b");
     for names in [&policies::NAMES[..1], &policies::NAMES[..]] {
         let policies = remembering(names);

@@ -168,7 +168,8 @@ impl<'a> Controller<'a> {
             LostCopies::Disk { node } => self.bitmap.forget_disk(node),
             LostCopies::ObjectStore { step } => self.bitmap.forget_object_store(*step),
         }
-        self.reconfigure(Cause::Loss)
+        let is_known = self.has_plan();
+        self.reconfigure(Cause::Loss, is_known)
     }
 
     fn on_membership(&mut self, at: SimTime, change: MembershipChange) -> Result<Option<Action>, PlanError> {
@@ -190,16 +191,17 @@ impl<'a> Controller<'a> {
             }
         }
         self.membership.apply(at, change, SimTime::from_seconds(self.settings.reconfiguration.min_up_s));
+        let is_known = self.has_plan();
         if lost_in_use {
-            return self.reconfigure(Cause::Loss).map(Some);
+            return self.reconfigure(Cause::Loss, is_known).map(Some);
         }
         if matches!(self.phase, Phase::Waiting) {
-            return if joined { self.reconfigure(Cause::Resume).map(Some) } else { Ok(Some(self.wait())) };
+            return if joined { self.reconfigure(Cause::Resume, is_known).map(Some) } else { Ok(Some(self.wait())) };
         }
         if noticed_in_use && self.policy.heeds_notice {
             self.wanted = Some(Cause::Notice);
-            if self.has_to_leave_at_once(at, losses_at)? {
-                return self.reconfigure(Cause::Notice).map(Some);
+            if self.has_to_leave_at_once(at, losses_at, is_known)? {
+                return self.reconfigure(Cause::Notice, is_known).map(Some);
             }
         } else if joined && self.policy.joins != JoinRule::Never {
             self.wanted = self.wanted.or(self.postponed.take()).or(Some(Cause::Join));
@@ -221,7 +223,8 @@ impl<'a> Controller<'a> {
                 self.wanted = Some(cause);
                 return Ok(self.take_snapshot(at, true, PeerCopies::default()));
             }
-            return self.reconfigure(cause);
+            // The plan was made beside training, when the change was weighed.
+            return self.reconfigure(cause, true);
         }
         Ok(self.go_on(at))
     }

@@ -75,6 +75,11 @@ impl<'a> PlanCache<'a> {
         Ok(PlacedPlan { plan: Arc::new(plan), shape, shape_number: number, snapshot_stall })
     }
 
+    /// Whether the plan for such nodes has been made.
+    pub(super) fn has(&self, cluster: &Cluster) -> bool {
+        if self.policy.fixed_shape { !self.shapes.is_empty() } else { self.by_mix.contains_key(&mix(cluster)) }
+    }
+
     /// What another plan has become, on the nodes that it names; `None` if it isn't valid for them.
     pub(super) fn adopt(&mut self, plan: Plan, cluster: &Cluster) -> Result<Option<PlacedPlan>, PlanError> {
         if plan.validate(cluster, self.request.cost).is_err() {

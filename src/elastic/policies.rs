@@ -18,6 +18,10 @@ use crate::plan::Planner;
 use crate::planner;
 
 /// One way of living with preemptions.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a policy is a row of answers to questions that don't depend on each other"
+)]
 pub struct Policy {
     /// Name on the command line and in reports.
     pub name: &'static str,

@@ -3,7 +3,7 @@
 use super::Screen;
 use super::figures::{ABSENT, count, figure, percent};
 use super::summary::PolicySummary;
-use super::table::ratio_table;
+use super::table::{narrow_table, ratio_table};
 use crate::replay::Replay;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -41,22 +41,26 @@ impl AcrossRow {
 pub fn across_table(rows: &[AcrossRow], screen: Screen) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let names: Vec<&str> = first.policies.iter().map(|(name, _)| name.as_str()).collect();
-    let header: Vec<&str> = ["trace"].into_iter().chain(names).collect();
-    let cells = |row: &AcrossRow| {
+    let header: Vec<&str> = ["#"].into_iter().chain(names).collect();
+    let cells = |(number, row): (usize, &AcrossRow)| {
         let bound = row.iterations("oracle");
         let cell = |(name, summary): &(String, PolicySummary)| match bound {
             Some(bound) if name != "oracle" && bound > 0 => percent(summary.iterations as f64 / bound as f64),
             _ => count(summary.iterations),
         };
-        std::iter::once(row.name.clone()).chain(row.policies.iter().map(cell)).collect::<Vec<_>>()
+        std::iter::once((number + 1).to_string()).chain(row.policies.iter().map(cell)).collect::<Vec<_>>()
     };
-    let text = ratio_table(&header, &rows.iter().map(cells).collect::<Vec<_>>(), screen);
+    let text = narrow_table(&header, &rows.iter().enumerate().map(cells).collect::<Vec<_>>(), screen);
     let what = if first.iterations("oracle").is_some() {
         "iterations that count, as shares of the oracle's"
     } else {
         "iterations that count"
     };
-    format!("{text}{what}\n")
+    let names = rows
+        .iter()
+        .enumerate()
+        .fold(String::new(), |names, (number, row)| names + &format!("{:>3} {}\n", number + 1, row.name));
+    format!("{text}{what}\n{names}")
 }
 
 /// A row for each policy: means over all replays with their 95 % confidence interval, and between what nine in ten are.

@@ -19,7 +19,7 @@ pub use iteration::iteration_table;
 pub(super) use peers::peer_rows;
 pub use plans::plan_table;
 pub use policies::policy_table;
-pub(super) use ratios::ratio_table;
+pub(super) use ratios::{narrow_table, ratio_table};
 pub use rented::rented_table;
 pub use statistics::statistics_table;
 

@@ -14,8 +14,13 @@ use crate::units::SimTime;
 use std::sync::Arc;
 
 impl Controller<'_> {
-    /// Plans for the nodes that are there to stay, and says how to get there.
-    pub(super) fn reconfigure(&mut self, cause: Cause) -> Result<Action, PlanError> {
+    /// Whether the plan for the nodes that are there to stay has been made before.
+    pub(super) fn has_plan(&self) -> bool {
+        self.plans.has(&self.membership.staying(self.policy.heeds_notice))
+    }
+
+    /// Plans for the nodes that are there to stay, and says how to get there. Where the plan `is_known` nobody waits for it.
+    pub(super) fn reconfigure(&mut self, cause: Cause, is_known: bool) -> Result<Action, PlanError> {
         (self.wanted, self.postponed) = (None, None);
         if matches!(self.phase, Phase::Snapshotting(_)) {
             self.end_persisting();
@@ -25,7 +30,7 @@ impl Controller<'_> {
         {
             // A new plan may pay once it is weighed.
             self.postponed = Some(Cause::Join);
-            return Ok(self.change_to(self.prepare(placed, cause, true)));
+            return Ok(self.change_to(self.prepare(placed, cause, Spared { planning: true, communicators: true })));
         }
         let placed = match self.plan_to_go_on() {
             Ok(placed) => placed,
@@ -39,7 +44,8 @@ impl Controller<'_> {
             }
             Err(error) => return Err(error),
         };
-        Ok(self.change_to(self.prepare(placed, cause, false)))
+        let spared = Spared { planning: is_known || self.policy.plans_ahead, communicators: false };
+        Ok(self.change_to(self.prepare(placed, cause, spared)))
     }
 
     /// The plan for the nodes that stay: without those that came lately, or with them where nothing fits else.
@@ -57,7 +63,12 @@ impl Controller<'_> {
 
     /// Whether the iteration under way would end too late to take along what only nodes have that are about to go, and there is
     /// time for that now. Training that reads from the object store only has nothing to take along.
-    pub(super) fn has_to_leave_at_once(&mut self, at: SimTime, losses_at: Option<SimTime>) -> Result<bool, PlanError> {
+    pub(super) fn has_to_leave_at_once(
+        &mut self,
+        at: SimTime,
+        losses_at: Option<SimTime>,
+        is_known: bool,
+    ) -> Result<bool, PlanError> {
         let (Some(losses_at), Phase::Training, Some(current)) = (losses_at, &self.phase, &self.current) else {
             return Ok(false);
         };
@@ -75,7 +86,8 @@ impl Controller<'_> {
             Err(PlanError::DoesNotFit { .. } | PlanError::EmptyCluster) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let time = self.prepare(placed, Cause::Notice, false).time;
+        let spared = Spared { planning: is_known || self.policy.plans_ahead, communicators: false };
+        let time = self.prepare(placed, Cause::Notice, spared).time;
         let is_in_time = |begin: SimTime| begin.saturating_add(time.plan + time.fetch) <= losses_at;
         Ok(is_in_time(at) && !is_in_time(iteration_ends))
     }
@@ -116,12 +128,11 @@ impl Controller<'_> {
         Action::Wait { resume_step: self.step }
     }
 
-    fn prepare(&self, placed: PlacedPlan, cause: Cause, stands_in: bool) -> Reconfiguration {
+    fn prepare(&self, placed: PlacedPlan, cause: Cause, spared: Spared) -> Reconfiguration {
         let present = self.membership.present();
         let bandwidths = self.settings.checkpoint.bandwidths();
         let options = RecoveryOptions { sources: self.policy.sources, bandwidths };
         let recovery = plan_recovery(&self.bitmap, &placed.plan, &present, &options);
-        let spared = Spared { planning: stands_in || self.policy.plans_ahead, communicators: stands_in };
         let time = self.settings.reconfiguration.time(cause, &placed.plan, &recovery, &present, &bandwidths, spared);
         Reconfiguration { placed, recovery, cause, time }
     }
@@ -149,6 +160,7 @@ impl Controller<'_> {
         let pays = |pause_s: f64| (horizon_s - pause_s) / then_s > horizon_s / now_s;
         // Who reads what from where is only worked out where it matters.
         let connect_s = self.settings.reconfiguration.connect_s(&changed.plan);
-        Ok(pays(connect_s) && pays(self.prepare(changed, cause, false).time.total().as_seconds()))
+        let spared = Spared { planning: true, communicators: false };
+        Ok(pays(connect_s) && pays(self.prepare(changed, cause, spared).time.total().as_seconds()))
     }
 }

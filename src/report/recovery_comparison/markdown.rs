@@ -83,18 +83,30 @@ fn difference(lost: LostState, cases: &[&RecoveryCase]) -> Option<String> {
         extreme.varuna.fetch_s,
         extreme.autohet.fetch_s
     );
+    let single = cases.iter().filter(|case| case.autohet.lost_iterations > 0).count();
+    let single = match single {
+        0 => String::new(),
+        count => format!(
+            " In {count} of them AutoHet's plan is a single replica, whose lost layers nobody else had in memory: they are all local by \
+             name only, and go back to the checkpoint."
+        ),
+    };
     let why = match lost {
         LostState::AllLocal => {
-            "Here AutoHet moves what the new node lacks over the nodes' interfaces, so that the ratio grows with them and with the \
-             model, and iterations aren't lost."
+            format!(
+                "Here AutoHet moves what the new node lacks over the nodes' interfaces, so that the ratio grows with them and with the \
+                 model, and iterations aren't lost.{single}"
+            )
         }
         LostState::SomeLocal => {
             "Here AutoHet goes back to the checkpoint too: survivors read their own disks, at 1 GB/s, which is slower than the way to \
              the object store that Varuna takes. Near isn't fast by itself; a disk of local NVMe (`disk_bytes_per_s`) changes this."
+                .to_owned()
         }
         LostState::NoneLocal => {
             "Here both read everything from the object store, and what differs are their plans: how evenly state is spread over nodes, \
              and how many copies of it are read."
+                .to_owned()
         }
     };
     Some(format!("{found} {why}"))

@@ -15,3 +15,18 @@ pub(in crate::report) fn ratio_table(header: &[&str], rows: &[Vec<String>], scre
     align_right(&mut table, 1..header.len());
     trimmed(&table) + "\n"
 }
+
+/// The same with as little space between columns as can be.
+pub(in crate::report) fn narrow_table(header: &[&str], rows: &[Vec<String>], screen: Screen) -> String {
+    let mut table = empty_table(screen);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(screen.width);
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    align_right(&mut table, 1..header.len());
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
+    trimmed(&table) + "\n"
+}
