@@ -2,10 +2,16 @@
 
 mod iteration;
 mod planning;
+mod recommend;
+mod sweep;
+mod terminal;
 mod variation;
 
 pub(super) use iteration::IterationArgs;
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
+pub(super) use recommend::RecommendArgs;
+pub(super) use sweep::{MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
+pub(super) use terminal::{CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs};
 pub(super) use variation::VariationArgs;
 
 use super::reproduce::SailorArgs;
@@ -55,6 +61,21 @@ pub(super) enum SimCommand {
     Trace(TraceCommand),
     /// Predicts runs that others measured, and says how far off the predictions are.
     Validate(ValidateArgs),
+    /// Does many runs, plans or replays, over whatever is varied, and compares them with earlier ones.
+    Sweep(SweepArgs),
+    /// Says which mix of GPUs to rent for a budget, and how to train on it.
+    Recommend(RecommendArgs),
+    /// Says what of this machine works, and what to do about the rest.
+    Doctor(DoctorArgs),
+    /// Lists what there is by name: models, GPU types, policies, planners, trace formats.
+    List(ListArgs),
+    /// Shows one of them in full.
+    #[command(subcommand)]
+    Show(ShowCommand),
+    /// Prints a completion script for a shell.
+    Completions(CompletionsArgs),
+    /// Prints or writes manual pages.
+    Man(ManArgs),
 }
 
 /// How results are printed.

@@ -13,5 +13,7 @@ mod reproduce;
 mod run;
 mod scenarios;
 mod support;
+mod sweep;
+mod terminal;
 mod tidy;
 mod validate;
