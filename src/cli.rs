@@ -16,6 +16,7 @@ mod iteration;
 mod job;
 mod list;
 mod manual;
+mod page;
 mod plan;
 mod problem;
 mod progress;
@@ -82,7 +83,8 @@ pub fn parse_arguments<A: clap::Parser>() -> Result<A, ExitCode> {
             return ExitCode::SUCCESS;
         }
         let colored = error.render();
-        let is_styled = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+        let is_styled =
+            std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
         let text = if is_styled { colored.ansi().to_string() } else { colored.to_string() };
         eprint_text(&with_hint(&text, &colored.to_string()));
         ExitCode::from(EXIT_INPUT)
@@ -99,11 +101,14 @@ fn with_hint(text: &str, plain: &str) -> String {
     if plain.contains("\nhint: ") {
         return text.to_owned();
     }
+    // A tip of clap's becomes the hint.
     let tip = plain.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
     let hint = tip.unwrap_or("`--help` shows what there is, with examples");
-    let rest = text.trim_end();
+    let is_tip = |line: &&str| tip.is_some_and(|tip| line.contains(tip) || line.trim_start().starts_with("tip:"));
+    let lines: Vec<&str> = text.trim_end().lines().filter(|line| !is_tip(line)).collect();
+    let rest = lines.join("\n").replace("\n\n\n", "\n\n");
     let last = "For more information, try";
-    let rest = rest.rfind(last).map_or(rest, |start| rest[..start].trim_end());
+    let rest = rest.rfind(last).map_or(rest.as_str(), |start| rest[..start].trim_end());
     format!("{rest}\n\nhint: {hint}\n")
 }
 

@@ -66,8 +66,7 @@ pub struct Recommendation {
 pub fn rate(question: &Question, counts: &[u32], shared: &Shared) -> Result<Option<RatedMix>, String> {
     let mix = mixes::notation(&question.offers, counts);
     let scenario = &question.scenario;
-    let mut cluster =
-        Cluster::parse_mix(&mix, &scenario.network.node_defaults()).map_err(|error| error.to_string())?;
+    let mut cluster = Cluster::parse_mix(&mix, &scenario.network.node_defaults()).map_err(|error| error.to_string())?;
     for node in &mut cluster.nodes {
         let offer = question.offers.iter().find(|offer| offer.gpu.name == node.gpu.name);
         node.price_usd_per_hour = offer.map_or(node.price_usd_per_hour, Offer::usd_per_node_hour);
@@ -78,10 +77,8 @@ pub fn rate(question: &Question, counts: &[u32], shared: &Shared) -> Result<Opti
         Err((false, problem)) => return Err(problem),
     };
     let cost = shared.cost_model(scenario).map_err(|error| error.to_string())?;
-    let judged = JudgedPlan {
-        predicted_iteration_s: planned.planned.predicted_iteration_s,
-        plan: planned.planned.plan,
-    };
+    let judged =
+        JudgedPlan { predicted_iteration_s: planned.planned.predicted_iteration_s, plan: planned.planned.plan };
     // All nodes of a mix are rented: one that a plan leaves idle makes it dearer than the mix without it.
     let mut whole = PricedPlan::new(&judged, &planned.cluster, cost.model().seq_length);
     whole.usd_per_hour = planned.cluster.price_usd_per_hour();
@@ -117,8 +114,7 @@ impl Recommendation {
 
 /// Works out what is expected of each mix from all that are smaller.
 fn expect(mixes: &mut [RatedMix], offers: &[Offer], risks: &[Risk], changes: &ReconfigurationSettings) {
-    let known: BTreeMap<Vec<u32>, f64> =
-        mixes.iter().map(|mix| (mix.counts.clone(), mix.whole.tokens_per_s)).collect();
+    let known: BTreeMap<Vec<u32>, f64> = mixes.iter().map(|mix| (mix.counts.clone(), mix.whole.tokens_per_s)).collect();
     for mix in mixes {
         let expected = Expected::of(&mix.counts, offers, risks, changes, mix.whole.predicted_iteration_s, |up| {
             known.get(up).copied().unwrap_or_default()

@@ -12,6 +12,7 @@ mod figures;
 mod fixture;
 mod front_chart;
 mod gantt;
+mod html;
 mod iteration;
 mod ledger_csv;
 mod loss_chart;
@@ -37,6 +38,7 @@ pub use accuracy::{accuracy_csv, accuracy_json, accuracy_markdown, accuracy_svg,
 pub use error::ReportError;
 pub use front_chart::{FrontPoint, front_svg};
 pub use gantt::gantt_svg;
+pub use html::{ReplayPage, replay_html, sweep_html};
 pub use iteration::{IterationReport, iteration_json};
 pub use ledger_csv::ledger_csv;
 pub use loss_chart::{LossMark, LossPoint, MarkKind, loss_svg};
@@ -56,8 +58,8 @@ pub use results_folder::ResultsFolder;
 pub use summary::{PolicySummary, SUMMARY_SCHEMA, SUMMARY_SCHEMA_VERSION, Summary, SummaryInputs, TraceSummary};
 pub use sweep::{
     Baseline, Better, Change, GateOutcome, SweepChart, SweepKind, SweepOutcome, SweepRow, SweepStatus, SweepTable,
-    SweepTableError, Tolerance, better, compare_keys, compare_with_baseline, gate_junit, gate_markdown, gate_text, rounded,
-    sweep_markdown, sweep_svg, sweep_table,
+    SweepTableError, Tolerance, better, compare_keys, compare_with_baseline, gate_junit, gate_markdown, gate_text,
+    rounded, sweep_markdown, sweep_svg, sweep_table,
 };
 pub use table::{
     Screen, comparison_csv, comparison_markdown, comparison_table, explanation_text, fitting_changes_text,

@@ -187,6 +187,9 @@ pub(super) struct ReplayArgs {
     /// Folder for the results [default: results/<name of the trace>]
     #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
+    /// Also write all of it as one page of HTML, which needs nothing else
+    #[arg(long, value_name = "HTML")]
+    pub(super) report: Option<PathBuf>,
     /// What to print on stdout: a table, or the summary as JSON
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,

@@ -13,7 +13,8 @@ use std::thread;
 struct Found {
     what: &'static str,
     grade: Grade,
-    found: String,
+    /// In words.
+    state: String,
     /// What would not work, and what to do.
     advice: String,
 }
@@ -30,15 +31,15 @@ enum Grade {
 
 impl Found {
     fn good(what: &'static str, found: impl Into<String>) -> Self {
-        Self { what, grade: Grade::Good, found: found.into(), advice: String::new() }
+        Self { what, grade: Grade::Good, state: found.into(), advice: String::new() }
     }
 
     fn note(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what, grade: Grade::Note, found: found.into(), advice: advice.into() }
+        Self { what, grade: Grade::Note, state: found.into(), advice: advice.into() }
     }
 
     fn bad(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what, grade: Grade::Bad, found: found.into(), advice: advice.into() }
+        Self { what, grade: Grade::Bad, state: found.into(), advice: advice.into() }
     }
 }
 
@@ -46,13 +47,13 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Verdict> {
     let all = [version(), scip(), training(), cores(), memory(), gpu(), results(&args.out), temporary(), terminal()];
     let columns = [("what", "what"), ("grade", "grade"), ("found", "found"), ("advice", "what to do")];
     let mut records = Records::new(&columns);
-    for Found { what, grade, found, advice } in &all {
+    for Found { what, grade, state, advice } in &all {
         let grade = match grade {
             Grade::Good => "good",
             Grade::Note => "note",
             Grade::Bad => "bad",
         };
-        records.push(vec![(*what).into(), grade.into(), found.as_str().into(), advice.as_str().into()]);
+        records.push(vec![(*what).into(), grade.into(), state.as_str().into(), advice.as_str().into()]);
     }
     print_records(&records, args.format)?;
     let is_bad = all.iter().any(|found| found.grade == Grade::Bad);
@@ -139,11 +140,9 @@ fn gpu() -> Found {
     });
     match version {
         Some(version) => Found::good("NVIDIA driver", version),
-        None => Found::note(
-            "NVIDIA driver",
-            "none",
-            "planning and simulating need none; `autohet-run --backend cuda` does",
-        ),
+        None => {
+            Found::note("NVIDIA driver", "none", "planning and simulating need none; `autohet-run --backend cuda` does")
+        }
     }
 }
 

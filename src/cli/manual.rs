@@ -38,12 +38,7 @@ fn page(command: &Command) -> anyhow::Result<Vec<u8>> {
 }
 
 /// The page of a command and those of the commands below it, named as git does: `autohet-sim-sweep-merge.1`.
-fn add_pages(
-    command: &Command,
-    name: &str,
-    folder: &Path,
-    pages: &mut Vec<(PathBuf, Vec<u8>)>,
-) -> anyhow::Result<()> {
+fn add_pages(command: &Command, name: &str, folder: &Path, pages: &mut Vec<(PathBuf, Vec<u8>)>) -> anyhow::Result<()> {
     // `build` has named each command after all those above it.
     pages.push((folder.join(format!("{name}.1")), page(command)?));
     for below in command.get_subcommands().filter(|below| below.get_name() != "help") {

@@ -80,11 +80,8 @@ fn question(args: &RecommendArgs) -> anyhow::Result<Question> {
         ObjectiveName::Throughput => Goal::Throughput,
         ObjectiveName::UsdPerToken => Goal::UsdPerToken,
     };
-    let objective = Objective {
-        goal,
-        min_tokens_per_s: args.min_tokens_per_s,
-        max_usd_per_hour: Some(args.budget_usd_per_hour),
-    };
+    let objective =
+        Objective { goal, min_tokens_per_s: args.min_tokens_per_s, max_usd_per_hour: Some(args.budget_usd_per_hour) };
     let risks = risks(args, &offers)?;
     Ok(Question { scenario, offers, risks, objective, effort: args.effort.into() })
 }
@@ -126,11 +123,16 @@ fn rate_all(args: &RecommendArgs, question: &Question, mixes: &[Vec<u32>]) -> an
     let progress = Progress::new(mixes.len(), args.quiet)?;
     let jobs = args.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
     let mut rated = Vec::new();
-    let done = in_parallel(jobs, mixes, |mix| rate(question, mix, &shared), |_, mix| {
-        rated.extend(mix?);
-        progress.step();
-        Ok::<(), String>(())
-    });
+    let done = in_parallel(
+        jobs,
+        mixes,
+        |mix| rate(question, mix, &shared),
+        |_, mix| {
+            rated.extend(mix?);
+            progress.step();
+            Ok::<(), String>(())
+        },
+    );
     progress.end("");
     done.map_err(|problem| anyhow!("{problem}"))?;
     Ok(rated)
@@ -201,7 +203,7 @@ fn commands(args: &RecommendArgs, question: &Question, mix: &RatedMix) -> [Strin
     let mut plan = format!("autohet-sim plan --cluster {} --model {model}", mix.mix);
     let mut add = |option: &str, value: Option<String>| {
         if let Some(value) = value {
-            plan += &format!(" --{option} {value}");
+            plan = std::mem::take(&mut plan) + " --" + option + " " + &value;
         }
     };
     add("global-batch-size", Some(training.global_batch_size.to_string()));

@@ -43,13 +43,18 @@ fn run_sweep(file: &Path, args: &SweepArgs) -> anyhow::Result<Verdict> {
         progress.say(&format!("{} rows are there already", rows.len()));
     }
     let jobs = args.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
-    in_parallel(jobs, &left, |(_, run)| run.outcome(&sweep, &shared), |index, outcome| {
-        let row = SweepRow { key: left[index].1.key.clone(), outcome };
-        journal.add(&row)?;
-        rows.push(row);
-        progress.step();
-        Ok::<(), crate::sweep::SweepError>(())
-    })?;
+    in_parallel(
+        jobs,
+        &left,
+        |(_, run)| run.outcome(&sweep, &shared),
+        |index, outcome| {
+            let row = SweepRow { key: left[index].1.key.clone(), outcome };
+            journal.add(&row)?;
+            rows.push(row);
+            progress.step();
+            Ok::<(), crate::sweep::SweepError>(())
+        },
+    )?;
     progress.end(&match shared.found_on_disk() {
         0 => String::new(),
         found => format!(", {found} of them from the cache"),
@@ -80,7 +85,8 @@ fn shard_of(args: &SweepArgs) -> anyhow::Result<Option<Shard>> {
 }
 
 fn default_out(name: &str, shard: Option<Shard>) -> PathBuf {
-    let suffix = shard.filter(|shard| !shard.is_whole()).map_or_else(String::new, |shard| format!("-{}", shard.suffix()));
+    let suffix =
+        shard.filter(|shard| !shard.is_whole()).map_or_else(String::new, |shard| format!("-{}", shard.suffix()));
     Path::new("results").join(format!("{name}{suffix}"))
 }
 
@@ -95,6 +101,7 @@ fn check_results(args: &SweepResultsArgs, out: &Path, axes: &[String]) -> anyhow
         ("--out", Some(out)),
         ("--summary-markdown", args.summary_markdown.as_deref()),
         ("--junit", args.junit.as_deref()),
+        ("--report", args.report.as_deref()),
     ];
     files::check_distinct(&named)?;
     named[1..].iter().filter_map(|(_, path)| *path).try_for_each(files::check_writable)?;
@@ -126,7 +133,9 @@ fn finish(
     }
     let has_failed = results.table.count(SweepStatus::Error) > 0;
     if !args.quiet && args.format != ComparisonFormat::Table {
-        gate.iter().for_each(|gate| eprintln!("{}", gate_text(gate).trim_end()));
+        for gate in &gate {
+            eprintln!("{}", gate_text(gate).trim_end());
+        }
     }
     if has_failed {
         eprintln!("{} runs failed: see `status` and `reason` in rows.csv", results.table.count(SweepStatus::Error));
@@ -143,7 +152,8 @@ fn markdown(results: &SweepResults, gate: Option<&GateOutcome>) -> String {
 fn write_gate(results: &SweepResults, args: &SweepResultsArgs, gate: Option<&GateOutcome>) -> anyhow::Result<()> {
     let page = args.summary_markdown.as_ref().map(|path| (path, markdown(results, gate)));
     let junit = args.junit.as_ref().zip(gate).map(|(path, gate)| (path, gate_junit(results.name(), gate)));
+    let report = args.report.as_ref().map(|path| (path, results.html()));
     let files: Vec<(&Path, &[u8])> =
-        page.iter().chain(&junit).map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
+        page.iter().chain(&junit).chain(&report).map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
     files::write_files(&files)
 }

@@ -45,7 +45,8 @@ impl Counted {
 ///
 /// As many nodes of a type as are up at once at most are taken to be wanted all the time: what of them isn't up is away.
 pub fn risks_of_trace(trace: &Trace, offers: &[Offer]) -> Option<(Vec<Risk>, Vec<String>)> {
-    let name = |gpu_type: &str| crate::cluster::GpuSpec::lookup(gpu_type).map_or(gpu_type.to_owned(), |gpu| gpu.name.clone());
+    let name =
+        |gpu_type: &str| crate::cluster::GpuSpec::lookup(gpu_type).map_or(gpu_type.to_owned(), |gpu| gpu.name.clone());
     let mut types: BTreeMap<String, Counted> = BTreeMap::new();
     let mut of_node: BTreeMap<&str, String> = BTreeMap::new();
     let mut now = trace.events.first()?.time;
@@ -53,7 +54,9 @@ pub fn risks_of_trace(trace: &Trace, offers: &[Offer]) -> Option<(Vec<Risk>, Vec
     let ends = trace.events.iter().map(|event| (event.time, Some(event)));
     for (time, event) in ends.chain([(trace.span, None)]) {
         let passed_s = time.saturating_sub(now).as_seconds();
-        types.values_mut().for_each(|counted| counted.up_node_s += f64::from(counted.up) * passed_s);
+        for counted in types.values_mut() {
+            counted.up_node_s += f64::from(counted.up) * passed_s;
+        }
         now = time;
         match event.map(|event| (event.node.as_str(), &event.kind)) {
             Some((node, TraceEventKind::Up(offer))) => {
@@ -80,12 +83,11 @@ pub fn risks_of_trace(trace: &Trace, offers: &[Offer]) -> Option<(Vec<Risk>, Vec
     };
     let all = types.values().fold(Counted::default(), add).risk(span_s)?;
     let mut unknown = Vec::new();
-    let risk = |offer: &Offer| match types.get(&offer.gpu.name).and_then(|counted| counted.risk(span_s)) {
-        Some(risk) => risk,
-        None => {
+    let risk = |offer: &Offer| {
+        types.get(&offer.gpu.name).and_then(|counted| counted.risk(span_s)).unwrap_or_else(|| {
             unknown.push(offer.gpu.name.clone());
             all
-        }
+        })
     };
     Some((offers.iter().map(risk).collect(), unknown))
 }
@@ -133,10 +135,7 @@ impl Expected {
         let usd = |((&count, risk), offer): ((&u32, &Risk), &Offer)| {
             f64::from(count) * risk.availability() * offer.usd_per_node_hour()
         };
-        Self {
-            tokens_per_s: mean * training_share,
-            usd_per_hour: counts.iter().zip(risks).zip(offers).map(usd).sum(),
-        }
+        Self { tokens_per_s: mean * training_share, usd_per_hour: counts.iter().zip(risks).zip(offers).map(usd).sum() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What mixes of GPUs give for their price: every mix a point, and the front of those that no other beats.
 
-use super::canvas::{Anchor, Canvas, FAINT_INK, INK, Point};
+use super::canvas::{Anchor, Canvas, FAINT_INK, INK, Point, legend_width};
 use super::panel::{Axis, Panel};
 use plotters::style::RGBColor;
 
@@ -38,8 +38,10 @@ pub fn front_svg(heading: &str, points: &[FrontPoint]) -> String {
         let canvas = Canvas::new(&mut svg, SIZE);
         canvas.bold_text((16, 20), Anchor::Left, INK, heading);
         let mut x = 16;
-        for (color, name) in [(CHOSEN, "recommended"), (FRONT, "front: nothing is faster and cheaper"), (OTHER, "other mixes")] {
-            x += canvas.legend_entry((x, 42), color, name);
+        for (color, name) in
+            [(CHOSEN, "recommended"), (FRONT, "front: none is faster and cheaper"), (OTHER, "other mixes")]
+        {
+            x += canvas.legend_entry((x, 42), color, name) + 8;
         }
         PANEL.draw_grid(&canvas, &horizontal, &vertical);
         for (value, label) in horizontal.ticks() {
@@ -51,19 +53,21 @@ pub fn front_svg(heading: &str, points: &[FrontPoint]) -> String {
         let mut front: Vec<&FrontPoint> = points.iter().filter(|point| point.name.is_some()).collect();
         front.sort_by(|a, b| a.tokens_per_s.total_cmp(&b.tokens_per_s));
         canvas.line(front.iter().map(|point| place(point)).collect(), FRONT, 2);
-        let mut labels: Vec<Point> = Vec::new();
+        let mut labels: Vec<(Point, i32)> = Vec::new();
         // The recommended one has its label in any case, the others where there is room.
         front.sort_by_key(|point| !point.is_chosen);
         for point in front {
             let (at, color) = (place(point), if point.is_chosen { CHOSEN } else { FRONT });
             dot(&canvas, at, if point.is_chosen { 5 } else { 3 }, color);
-            let is_free = |&(x, y): &Point| (x - at.0).abs() > 240 || (y - at.1).abs() >= BETWEEN_LABELS;
+            let name = point.name.as_deref().unwrap_or_default();
+            let half = legend_width(name) / 2;
+            let label = (at.0.clamp(PANEL.left + half, PANEL.right - half), at.1 + 18);
+            let is_free = |&((x, y), width): &(Point, i32)| {
+                (x - label.0).abs() > width + half || (y - label.1).abs() >= BETWEEN_LABELS
+            };
             if labels.iter().all(is_free) {
-                labels.push(at);
-                let is_right = at.0 > i32::midpoint(PANEL.left, PANEL.right);
-                let (anchor, x) = if is_right { (Anchor::Right, at.0 - 9) } else { (Anchor::Left, at.0 + 9) };
-                let ink = if point.is_chosen { INK } else { FAINT_INK };
-                canvas.text((x, at.1 + 11), anchor, ink, point.name.as_deref().unwrap_or_default());
+                labels.push((label, half));
+                canvas.text(label, Anchor::Center, if point.is_chosen { INK } else { FAINT_INK }, name);
             }
         }
         PANEL.draw_axes(&canvas);

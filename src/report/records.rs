@@ -69,8 +69,10 @@ impl Records {
     pub fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | ").replace('\n', " "));
         let mut text = line(self.columns.iter().map(|(_, heading)| (*heading).to_owned()).collect());
-        text += &format!("|{}\n", "---|".repeat(self.columns.len()));
-        self.rows.iter().for_each(|row| text += &line(row.iter().map(for_people).collect()));
+        text = text + "|" + &"---|".repeat(self.columns.len()) + "\n";
+        for row in &self.rows {
+            text += &line(row.iter().map(for_people).collect());
+        }
         text
     }
 }

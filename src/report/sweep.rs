@@ -220,7 +220,7 @@ impl SweepTable {
 }
 
 /// A value as it stands in a cell: text as it is, nothing for nothing.
-pub(super) fn cell(value: &Value) -> String {
+pub(in crate::report) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

@@ -33,9 +33,10 @@ pub(super) fn combinations(axes: &[Axis], sample: Option<SampleSettings>) -> Res
     });
     let all = all.fold(1_u64, u64::saturating_mul);
     match (sample, between) {
-        (None, Some(axis)) => {
-            Err(format!("`{}` may be any number in its range, for which there must be a `step` or a `[sample]`", axis.name))
-        }
+        (None, Some(axis)) => Err(format!(
+            "`{}` may be any number in its range, for which there must be a `step` or a `[sample]`",
+            axis.name
+        )),
         (None, None) if all > MOST_RUNS => {
             Err(format!("these are {all} combinations, at most {MOST_RUNS} are swept; a `[sample]` draws some of them"))
         }
@@ -44,7 +45,9 @@ pub(super) fn combinations(axes: &[Axis], sample: Option<SampleSettings>) -> Res
             Err(format!("`sample.count` is {}, expected from 1 to {MOST_RUNS}", sample.count))
         }
         (Some(sample), None) if sample.count >= all => Ok((0..all).map(|number| numbered(axes, number)).collect()),
-        (Some(sample), None) => Ok(drawn_numbers(all, sample).into_iter().map(|number| numbered(axes, number)).collect()),
+        (Some(sample), None) => {
+            Ok(drawn_numbers(all, sample).into_iter().map(|number| numbered(axes, number)).collect())
+        }
         (Some(sample), Some(_)) => Ok(drawn(axes, sample)),
     }
 }
@@ -82,8 +85,7 @@ fn drawn(axes: &[Axis], sample: SampleSettings) -> Vec<Combination> {
         Values::Listed(listed) => listed[random.random_range(0..listed.len())].clone(),
         Values::Between { from, to, is_logarithmic } => {
             let share: f64 = random.random();
-            let number =
-                if *is_logarithmic { from * (to / from).powf(share) } else { from + (to - from) * share };
+            let number = if *is_logarithmic { from * (to / from).powf(share) } else { from + (to - from) * share };
             // Short enough to be read, and the same wherever it is written.
             Value::Float(format!("{number:.5e}").parse().unwrap_or(number))
         }

@@ -13,10 +13,10 @@ use crate::planner;
 use crate::planner::autohet::Engine;
 use crate::report::SweepKind;
 use crate::suggest;
-use serde::{Deserialize, Serialize};
-use std::path::Path;
 use keys::{flatten, set};
 use places::{first_line, hint_of, line_at, line_of_word, place_of};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
 use std::sync::Arc;
 use toml::{Table, Value};
 
@@ -134,7 +134,11 @@ impl SweepFile {
             SweepKind::Replays => ("policy", raw.policies, raw.planners.map(|_| "planners")),
         };
         if let Some(other) = other {
-            return Err(refused(other, format!("`{other}` is of another kind of sweep"), "leave it out, or set `kind`"));
+            return Err(refused(
+                other,
+                format!("`{other}` is of another kind of sweep"),
+                "leave it out, or set `kind`",
+            ));
         }
         let who = who(role, names).map_err(|(problem, hint)| refused(plural(role), problem, &hint))?;
         let grid = read_grid(&raw.grid, &|key, problem| {
@@ -156,7 +160,9 @@ impl SweepFile {
         axes.push(role.to_owned());
         let mut base = raw.scenario;
         let extras = [("gpus", raw.gpus), ("nodes", raw.nodes), ("market", raw.market)];
-        base.extend(extras.into_iter().filter(|(_, table)| !table.is_empty()).map(|(key, table)| (key.into(), table.into())));
+        base.extend(
+            extras.into_iter().filter(|(_, table)| !table.is_empty()).map(|(key, table)| (key.into(), table.into())),
+        );
         base.insert("gpus_per_node".into(), i64::from(raw.gpus_per_node).into());
         let (kind, effort, bound, sample) = (raw.kind, raw.effort, raw.bound, raw.sample);
         let (name, text, file) = (name.to_owned(), text.to_owned(), file.to_owned());
@@ -207,14 +213,15 @@ impl SweepFile {
         };
         let mut axes = self.grid.clone();
         if !self.list.is_empty() {
-            let entries = (0..self.list.len() as i64).map(Value::Integer).collect();
+            let entries = (0_i64..).take(self.list.len()).map(Value::Integer).collect();
             axes.insert(0, Axis { name: "list".into(), values: Values::Listed(entries) });
         }
         let mut runs: Vec<Run> = Vec::new();
         for combination in combinations(&axes, self.sample).map_err(refused)? {
-            let (entry, combination) = match self.list.is_empty() {
-                true => (&[][..], &combination[..]),
-                false => (&self.list[combination[0].as_integer().unwrap_or_default() as usize][..], &combination[1..]),
+            let (entry, combination) = if self.list.is_empty() {
+                (&[][..], &combination[..])
+            } else {
+                (&self.list[combination[0].as_integer().unwrap_or_default() as usize][..], &combination[1..])
             };
             let of_grid = self.grid.iter().map(|axis| axis.name.as_str()).zip(combination);
             let values: Vec<(&str, &Value)> =

@@ -101,9 +101,7 @@ mod tests {
     use crate::report::{SweepOutcome, SweepStatus};
 
     fn sweep(batch: u32) -> SweepFile {
-        let text = format!(
-            "[scenario]\ncluster = \"1x8xT4\"\n[grid]\ntraining.global_batch_size = [8, {batch}]\n"
-        );
+        let text = format!("[scenario]\ncluster = \"1x8xT4\"\n[grid]\ntraining.global_batch_size = [8, {batch}]\n");
         SweepFile::parse(&text, "s", "s.toml").unwrap()
     }
 
@@ -118,13 +116,15 @@ mod tests {
         let path = Journal::path_for(&place.path().join("out"));
         let (mut journal, rows) = Journal::open(&path, &sweep(16), 2, None, true).unwrap();
         assert_eq!(rows, []);
-        [8, 16].iter().for_each(|batch| journal.add(&row(*batch)).unwrap());
+        for batch in [8, 16] {
+            journal.add(&row(batch)).unwrap();
+        }
         drop(journal);
         let whole = fs::read(&path).unwrap();
         for cut in 0..=whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
             let (_, rows) = Journal::open(&path, &sweep(16), 2, None, true).unwrap();
-            let ends = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
+            let ends = whole[..cut].split(|byte| *byte == b'\n').count() - 1;
             assert_eq!(rows.len(), ends.saturating_sub(1), "cut at {cut}");
         }
         fs::write(&path, &whole).unwrap();

@@ -67,11 +67,16 @@ mod tests {
         let items: Vec<u64> = (0..100).collect();
         for count in [1, 3, 200] {
             let mut seen = BTreeSet::new();
-            let done = in_parallel(jobs(count), &items, |item| item * 2, |index, double| {
-                assert_eq!(double, 2 * index as u64);
-                assert!(seen.insert(index));
-                Ok::<(), ()>(())
-            });
+            let done = in_parallel(
+                jobs(count),
+                &items,
+                |item| item * 2,
+                |index, double| {
+                    assert_eq!(double, 2 * index as u64);
+                    assert!(seen.insert(index));
+                    Ok::<(), ()>(())
+                },
+            );
             assert_eq!((done, seen.len()), (Ok(()), 100));
         }
     }
@@ -92,10 +97,15 @@ mod tests {
     fn an_error_ends_it() {
         let items: Vec<u32> = (0..10_000).collect();
         let mut told = 0;
-        let ended = in_parallel(jobs(2), &items, |item| *item, |_, _| {
-            told += 1;
-            if told == 3 { Err("enough") } else { Ok(()) }
-        });
+        let ended = in_parallel(
+            jobs(2),
+            &items,
+            |item| *item,
+            |_, _| {
+                told += 1;
+                if told == 3 { Err("enough") } else { Ok(()) }
+            },
+        );
         assert_eq!((ended, told), (Err("enough"), 3));
     }
 }

@@ -5,8 +5,8 @@ use super::run::Point;
 use super::{Effort, SweepFile};
 use crate::cluster::Cluster;
 use crate::plan::{PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner};
-use crate::planner::autohet::AutoHet;
 use crate::planner;
+use crate::planner::autohet::AutoHet;
 use crate::report::{SweepOutcome, SweepStatus, rounded};
 use crate::scenario::Scenario;
 use serde_json::{Map, Value};
@@ -55,7 +55,8 @@ fn planned(
         _ => Box::new(AutoHet { engine: effort.engine() }),
     };
     planner.plan(&request).map_err(|error| {
-        let is_verdict = matches!(error, PlanError::DoesNotFit { .. } | PlanError::EmptyCluster | PlanError::Unmet { .. });
+        let is_verdict =
+            matches!(error, PlanError::DoesNotFit { .. } | PlanError::EmptyCluster | PlanError::Unmet { .. });
         (is_verdict, error.to_string())
     })
 }

@@ -26,7 +26,9 @@ fn trace_of(point: &Point, shared: &Shared) -> Result<Arc<Trace>, String> {
     match (&settings.file, &point.market) {
         (Some(file), _) => {
             let options = settings.read_options();
-            shared.trace(format!("{file:?} {options:?}"), || trace::read_with(file, &options)).map_err(|e| e.to_string())
+            shared
+                .trace(format!("{} {options:?}", file.display()), || trace::read_with(file, &options))
+                .map_err(|e| e.to_string())
         }
         (None, Some(market)) => shared.trace(format!("{market:?}"), || generate(market)).map_err(|e| e.to_string()),
         (None, None) => Err("no trace was given".to_owned()),
@@ -63,8 +65,12 @@ fn replayed(point: &Point, policy: &str, shared: &Arc<Shared>) -> Result<SweepOu
 
 /// The policy with a planner that other runs have worked for too.
 fn remembering(policy: Policy, cost: &SharedCost, shared: &Arc<Shared>) -> Policy {
-    let planner =
-        RememberingPlanner { inner: policy.planner, shared: Arc::clone(shared), name: policy.name.into(), cost: cost.id() };
+    let planner = RememberingPlanner {
+        inner: policy.planner,
+        shared: Arc::clone(shared),
+        name: policy.name.into(),
+        cost: cost.id(),
+    };
     Policy { planner: Box::new(planner), ..policy }
 }
 

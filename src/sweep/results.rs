@@ -3,7 +3,8 @@
 use super::hash::hash;
 use super::{PROGRAM, Shard, SweepError, SweepFile};
 use crate::report::{
-    ReportError, ResultsFolder, SweepChart, SweepKind, SweepRow, SweepStatus, SweepTable, compare_keys, sweep_svg,
+    ReportError, ResultsFolder, SweepChart, SweepKind, SweepRow, SweepStatus, SweepTable, compare_keys, sweep_html,
+    sweep_svg,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -79,12 +80,22 @@ impl SweepResults {
         &self.header.name
     }
 
+    /// The results as one page of HTML.
+    pub fn html(&self) -> String {
+        sweep_html(self.name(), &self.table, &self.text)
+    }
+
     /// Writes the folder, whole or not at all.
     pub fn write(&self, out: &Path) -> Result<PathBuf, ReportError> {
         let folder = ResultsFolder::create(out)?;
         let count = |status| self.table.count(status);
+        // Only who merges shards must know the very sources; results that are kept would change with each of them.
+        let program = match self.header.shard {
+            Some(_) => self.header.program.clone(),
+            None => env!("CARGO_PKG_VERSION").to_owned(),
+        };
         let summary = SweepSummary {
-            header: self.header.clone(),
+            header: Header { program, ..self.header.clone() },
             ok: count(SweepStatus::Ok),
             infeasible: count(SweepStatus::Infeasible),
             error: count(SweepStatus::Error),

@@ -141,9 +141,10 @@ fn mix(extras: &Table) -> Result<Option<String>, String> {
 
 fn market(extras: &Table) -> Result<Option<GeneratorSettings>, String> {
     let Some(market) = extras.get("market") else { return Ok(None) };
-    let market = market.clone().try_into::<GeneratorSettings>().map_err(|error| {
-        format!("market: {}\nhint: `docs/formats.md` has every key of a market", error.message())
-    })?;
+    let market = market
+        .clone()
+        .try_into::<GeneratorSettings>()
+        .map_err(|error| format!("market: {}\nhint: `docs/formats.md` has every key of a market", error.message()))?;
     market.pools.iter().try_for_each(|pool| GpuSpec::lookup(&pool.gpu_type).map(drop).map_err(|e| e.to_string()))?;
     Ok(Some(market))
 }

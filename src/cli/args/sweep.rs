@@ -73,9 +73,12 @@ pub(in crate::cli) struct SweepResultsArgs {
     /// Also write the comparison, or the best rows, as Markdown: for the summary page of a CI job
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) summary_markdown: Option<PathBuf>,
-    /// Also write the comparison as JUnit's XML, a test a row
+    /// Also write the comparison as XML for CI systems, in the way of `JUnit`: a test a row
     #[arg(long, value_name = "FILE", requires = "baseline")]
     pub(in crate::cli) junit: Option<PathBuf>,
+    /// Also write all of it as one page of HTML, which needs nothing else
+    #[arg(long, value_name = "HTML")]
+    pub(in crate::cli) report: Option<PathBuf>,
     /// What to print on stdout
     #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
     pub(in crate::cli) format: ComparisonFormat,

@@ -2,7 +2,7 @@
 
 use super::colors::{is_dark, of_share};
 use super::{Better, SweepTable, better, cell, compare_keys, lines};
-use crate::report::canvas::{Anchor, Canvas, FAINT_INK, GRID, INK};
+use crate::report::canvas::{Anchor, Canvas, FAINT_INK, GRID, INK, legend_width};
 use crate::report::figures::scaled;
 use plotters::style::WHITE;
 use serde_json::Value;
@@ -15,8 +15,8 @@ const CELL: (i32, i32) = (54, 26);
 const LEFT: i32 = 56;
 const GAP: i32 = 26;
 const TOP: i32 = 64;
-/// Of a row of maps: heading above, ticks below, and the name of the axis.
-const HEAD: i32 = 34;
+/// Of a row of maps: two headings above, ticks and the name of the axis below.
+const HEAD: i32 = 50;
 const FOOT: i32 = 52;
 const SCALE_WIDTH: i32 = 96;
 
@@ -55,7 +55,7 @@ impl SweepChart {
         let is_several = |&axis: &usize| values_of(table, axis).len() > 1;
         let several = match y {
             Some(_) => others().filter(is_several).find(|axis| numeric.contains(axis)),
-            None => others().filter(is_several).last(),
+            None => others().rfind(is_several),
         };
         let fixed = others().filter(|&axis| Some(axis) != several).map(|axis| (axis, usual(table, axis))).collect();
         let figures = table.figures().filter(|name| better(name) != Better::Neither).take(2);
@@ -74,9 +74,14 @@ impl SweepChart {
     /// What is fixed, for the heading.
     fn caption(&self, table: &SweepTable) -> String {
         let fixed = self.fixed.iter().filter(|(axis, _)| values_of(table, *axis).len() > 1);
-        let fixed: Vec<String> = fixed.map(|(axis, value)| format!("{} = {}", table.axes[*axis], cell(value))).collect();
+        let fixed: Vec<String> = fixed.map(|(axis, value)| with_value(&table.axes[*axis], value)).collect();
         if fixed.is_empty() { String::new() } else { format!(", with {}", fixed.join(", ")) }
     }
+}
+
+/// So many times a number of pixels.
+pub(super) fn pixels(count: usize, each: i32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX).saturating_mul(each)
 }
 
 /// The values of an axis, sorted.
@@ -114,6 +119,30 @@ pub(super) fn title(figure: &str) -> String {
     }
 }
 
+/// An axis for people: `A100-80 GPUs`, `global batch size`.
+pub(super) fn axis_name(axis: &str) -> String {
+    match axis.split_once('.') {
+        Some(("gpus", gpu_type)) => format!("{gpu_type} GPUs"),
+        Some(("nodes", gpu_type)) => format!("{gpu_type} nodes"),
+        _ => axis.rsplit('.').next().unwrap_or(axis).replace('_', " "),
+    }
+}
+
+/// `8 A100-80 GPUs`, `planner autohet`, `global batch size 64`.
+fn with_value(axis: &str, value: &Value) -> String {
+    let (name, value) = (axis_name(axis), cell(value));
+    if axis.starts_with("gpus.") || axis.starts_with("nodes.") {
+        format!("{value} {name}")
+    } else {
+        format!("{name} {value}")
+    }
+}
+
+/// A figure in a cell: three digits, of small ones too.
+fn shown(value: f64) -> String {
+    if value.abs() < 1.0 { format!("{value:.3}") } else { scaled(value).replace(' ', "") }
+}
+
 /// The chart as SVG.
 pub fn sweep_svg(name: &str, table: &SweepTable, chart: &SweepChart) -> String {
     let heading = format!("{name}{}", chart.caption(table));
@@ -145,15 +174,14 @@ impl<'a> Maps<'a> {
     }
 
     fn size(&self) -> (i32, i32) {
-        (self.x_values.len() as i32 * CELL.0, self.y_values.len() as i32 * CELL.1)
+        (pixels(self.x_values.len(), CELL.0), pixels(self.y_values.len(), CELL.1))
     }
 
     fn svg(&self, heading: &str) -> String {
         let (width, height) = self.size();
-        let panels = self.panels.len() as i32;
-        let right = LEFT + panels * width + (panels - 1) * GAP;
+        let right = LEFT + pixels(self.panels.len(), width + GAP) - GAP;
         let row = HEAD + height + FOOT;
-        let total = ((right + SCALE_WIDTH).max(520), TOP + self.chart.figures.len() as i32 * row);
+        let total = ((right + SCALE_WIDTH).max(520), TOP + pixels(self.chart.figures.len(), row));
         let mut svg = String::new();
         {
             let canvas = Canvas::new(&mut svg, total);
@@ -174,18 +202,19 @@ impl<'a> Maps<'a> {
         let maps: Vec<Vec<Option<f64>>> = self.panels.iter().map(|panel| self.values(figure, panel.as_ref())).collect();
         let known = || maps.iter().flatten().copied().flatten();
         let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max));
+        canvas.bold_text((16, top + 14), Anchor::Left, INK, &title(figure));
+        let upwards = format!("{} upwards", axis_name(&self.table.axes[self.y]));
+        canvas.text((16 + legend_width(&title(figure)), top + 14), Anchor::Left, FAINT_INK, &upwards);
         let share = |value: f64| if high > low { (value - low) / (high - low) } else { 0.5 };
         for ((panel, values), left) in self.panels.iter().zip(&maps).zip((LEFT..).step_by((width + GAP) as usize)) {
-            let of_panel = match (panel, self.chart.several) {
-                (Some(value), Some(axis)) => format!("{} = {}", self.table.axes[axis], cell(value)),
-                _ => String::new(),
-            };
-            let named = if left == LEFT { format!("{}  {of_panel}", title(figure)) } else { of_panel };
-            canvas.bold_text((left, top + 14), Anchor::Left, INK, &named);
+            if let (Some(value), Some(axis)) = (panel, self.chart.several) {
+                let heading = with_value(&self.table.axes[axis], value);
+                canvas.text((left, top + HEAD - 12), Anchor::Left, INK, &heading);
+            }
             for (index, value) in values.iter().enumerate() {
                 let (column, line) = (index % self.x_values.len(), index / self.x_values.len());
-                let corner = (left + column as i32 * CELL.0, top + HEAD + height - (line as i32 + 1) * CELL.1);
-                draw_cell(canvas, corner, value.map(|value| (share(value), scaled(value))));
+                let corner = (left + pixels(column, CELL.0), top + HEAD + height - pixels(line + 1, CELL.1));
+                draw_cell(canvas, corner, value.map(|value| (share(value), shown(value))));
             }
             self.draw_ticks(canvas, left, top + HEAD, left == LEFT);
         }
@@ -212,8 +241,8 @@ impl<'a> Maps<'a> {
         for (value, x) in self.x_values.iter().zip((left + CELL.0 / 2..).step_by(CELL.0 as usize)) {
             canvas.text((x, top + height + 12), Anchor::Center, INK, &cell(value));
         }
-        let name = &self.table.axes[self.chart.x];
-        canvas.text((left + width / 2, top + height + 32), Anchor::Center, INK, name);
+        let name = axis_name(&self.table.axes[self.chart.x]);
+        canvas.text((left + width / 2, top + height + 32), Anchor::Center, INK, &name);
         if !is_first {
             return;
         }
@@ -221,7 +250,6 @@ impl<'a> Maps<'a> {
             let y = top + height - line * CELL.1 - CELL.1 / 2;
             canvas.text((left - 6, y), Anchor::Right, INK, &cell(value));
         }
-        canvas.text((8, top - 8), Anchor::Left, INK, &self.table.axes[self.y]);
     }
 }
 
@@ -237,7 +265,7 @@ fn draw_cell(canvas: &Canvas<'_>, (x, y): (i32, i32), value: Option<(f64, String
         Some((share, text)) => {
             let color = of_share(share);
             canvas.rectangle((x, y), end, color);
-            canvas.text(middle, Anchor::Center, if is_dark(color) { WHITE } else { INK }, &text.replace(' ', ""));
+            canvas.text(middle, Anchor::Center, if is_dark(color) { WHITE } else { INK }, &text);
         }
     }
 }
@@ -249,8 +277,8 @@ fn draw_scale(canvas: &Canvas<'_>, (x, top): (i32, i32), height: i32, (low, high
         let share = 1.0 - f64::from(step) / f64::from(steps - 1);
         canvas.rectangle((x, top + step), (x + 14, top + step + 1), of_share(share));
     }
-    canvas.text((x + 20, top + 6), Anchor::Left, INK, &scaled(high));
-    canvas.text((x + 20, top + steps - 6), Anchor::Left, INK, &scaled(low));
+    canvas.text((x + 20, top + 6), Anchor::Left, INK, &shown(high));
+    canvas.text((x + 20, top + steps - 6), Anchor::Left, INK, &shown(low));
 }
 
 #[cfg(test)]
@@ -278,7 +306,7 @@ mod tests {
         assert_eq!(chart.fixed, [(2, "autohet".into())]);
         assert_eq!(chart.figures, ["tokens_per_s", "usd_per_million_tokens"]);
         let svg = sweep_svg("mix", &square(), &chart);
-        assert!(svg.contains("mix, with planner = autohet") && svg.contains("gpus.L4"), "{svg}");
+        assert!(svg.contains("mix, with planner autohet") && svg.contains("L4 GPUs upwards"), "{svg}");
         assert_eq!(svg.matches('–').count(), 2, "one cell in each map doesn't fit");
     }
 

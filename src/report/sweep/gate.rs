@@ -168,10 +168,10 @@ mod tests {
         // Two percent fewer tokens are 2.04 % more dollars for each of them.
         assert!(against(&before, &table(vec![row(1, "a", Some(98.04))]), "2%").is_good());
         let worse = against(&before, &table(vec![row(1, "a", Some(97.9))]), "2%").worse;
-        assert_eq!(worse.iter().map(|change| change.figure.as_str()).collect::<Vec<_>>(), [
-            "usd_per_million_tokens",
-            "tokens_per_s"
-        ]);
+        assert_eq!(
+            worse.iter().map(|change| change.figure.as_str()).collect::<Vec<_>>(),
+            ["usd_per_million_tokens", "tokens_per_s"]
+        );
         assert!((worse[1].share.unwrap() + 0.021).abs() < 1e-9);
         let better = against(&before, &table(vec![row(1, "a", Some(110.0))]), "2%");
         assert!(better.is_good() && better.better.len() == 2);
@@ -182,8 +182,7 @@ mod tests {
         let before = table(vec![row(1, "a", Some(100.0)), row(2, "a", Some(100.0)), row(3, "a", None)]);
         let now = table(vec![row(2, "a", None), row(3, "a", Some(1.0)), row(4, "a", None)]);
         let outcome = against(&before, &now, "50%");
-        let worse: Vec<_> =
-            outcome.worse.iter().map(|change| (change.row.as_str(), change.after.as_str())).collect();
+        let worse: Vec<_> = outcome.worse.iter().map(|change| (change.row.as_str(), change.after.as_str())).collect();
         assert_eq!(worse, [("gpus.T4=2 planner=a", "infeasible"), ("gpus.T4=1 planner=a", "missing")]);
         assert_eq!(outcome.better.len(), 1);
         assert_eq!(outcome.new, ["gpus.T4=4 planner=a"]);

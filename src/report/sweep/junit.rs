@@ -1,4 +1,4 @@
-//! A comparison as JUnit's XML, which CI systems show as tests: one a row.
+//! A comparison as `JUnit`'s XML, which CI systems show as tests: one a row.
 
 use super::{Change, GateOutcome};
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ pub fn gate_junit(name: &str, outcome: &GateOutcome) -> String {
          <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\">\n"
     );
     for (row, changes) in &failed {
-        let said: Vec<String> = changes.iter().map(|change| change.to_string()).collect();
+        let said: Vec<String> = changes.iter().map(ToString::to_string).collect();
         let said = escaped(&said.join("; "));
         let row = escaped(row);
         let written = writeln!(

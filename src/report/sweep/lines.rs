@@ -1,6 +1,6 @@
 //! Lines of a sweep: a panel a figure, a line for each value of another axis.
 
-use super::chart::{SweepChart, title, values_of};
+use super::chart::{SweepChart, axis_name, pixels, title, values_of};
 use super::colors::LINES;
 use super::{SweepTable, cell};
 use crate::report::canvas::{Anchor, Canvas, INK, Point, legend_width};
@@ -20,8 +20,7 @@ pub(super) fn lines_svg(heading: &str, table: &SweepTable, chart: &SweepChart) -
         Some(axis) => values_of(table, axis).into_iter().take(LINES.len()).map(Some).collect(),
         None => vec![None],
     };
-    let count = chart.figures.len() as i32;
-    let height = TOP + count * (PANEL + GAP);
+    let height = TOP + pixels(chart.figures.len(), PANEL + GAP);
     let mut svg = String::new();
     {
         let canvas = Canvas::new(&mut svg, (WIDTH, height));
@@ -69,8 +68,7 @@ fn draw_panel(
         canvas.text((panel.x(&horizontal, value), panel.bottom + 14), Anchor::Center, INK, &label);
     }
     for (line, color) in lines.iter().zip(LINES) {
-        let points: Vec<Point> =
-            line.iter().map(|(x, y)| (panel.x(&horizontal, *x), panel.y(&vertical, *y))).collect();
+        let points: Vec<Point> = line.iter().map(|(x, y)| (panel.x(&horizontal, *x), panel.y(&vertical, *y))).collect();
         for &(x, y) in &points {
             canvas.rectangle((x - 3, y - 3), (x + 3, y + 3), color);
         }
@@ -79,5 +77,5 @@ fn draw_panel(
     panel.draw_axes(canvas);
     let unit = vertical.unit();
     canvas.bold_text((LEFT, top), Anchor::Left, INK, &format!("{unit}{}", title(figure)));
-    canvas.text((i32::midpoint(LEFT, RIGHT), panel.bottom + 36), Anchor::Center, INK, &table.axes[chart.x]);
+    canvas.text((i32::midpoint(LEFT, RIGHT), panel.bottom + 36), Anchor::Center, INK, &axis_name(&table.axes[chart.x]));
 }

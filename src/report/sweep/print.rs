@@ -26,17 +26,23 @@ impl fmt::Display for Change {
 }
 
 impl SweepTable {
-    /// The rows with the best of a figure, the best first; of equals the first.
+    /// The rows with the best of a figure, the best first; of those that differ in planner or policy only the best one, and of
+    /// equals the first.
     fn best(&self, figure: &str, most: usize) -> Vec<(&SweepRow, f64)> {
         let number = |row: &SweepRow| row.outcome.figures.get(figure).and_then(Value::as_f64);
-        let mut rows: Vec<(&SweepRow, f64)> =
-            self.rows.iter().filter_map(|row| Some((row, number(row)?))).collect();
+        let mut rows: Vec<(&SweepRow, f64)> = self.rows.iter().filter_map(|row| Some((row, number(row)?))).collect();
         match better(figure) {
             Better::Lower => rows.sort_by(|a, b| a.1.total_cmp(&b.1)),
             _ => rows.sort_by(|a, b| b.1.total_cmp(&a.1)),
         }
-        rows.truncate(most);
-        rows
+        let mut best: Vec<(&SweepRow, f64)> = Vec::new();
+        for (row, number) in rows {
+            let point = |row: &SweepRow| row.key[..row.key.len().saturating_sub(1)].to_vec();
+            if best.len() < most && !best.iter().any(|(known, _)| point(known) == point(row)) {
+                best.push((row, number));
+            }
+        }
+        best
     }
 
     /// What it consists of, in a line.
@@ -51,7 +57,7 @@ impl SweepTable {
     }
 
     /// Headings and cells of the best rows for a figure.
-    fn shown(&self, figure_name: &str) -> (Vec<String>, Vec<Vec<String>>) {
+    pub(in crate::report) fn shown(&self, figure_name: &str) -> (Vec<String>, Vec<Vec<String>>) {
         let shown = ["tokens_per_s", "usd_per_hour", "usd_per_million_tokens", "goodput_share"];
         let shown: Vec<&str> = self.figures().filter(|name| shown.contains(name)).collect();
         let header = self.axes.iter().map(String::as_str).chain(shown.iter().copied()).map(str::to_owned).collect();
@@ -123,8 +129,10 @@ pub fn sweep_markdown(table: &SweepTable) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | ").replace('\n', " "));
         writeln!(text, "\n**best {}**\n", name.replace('_', " ")).expect(WRITTEN);
         text += &line(&header);
-        text += &format!("|{}\n", "---|".repeat(header.len()));
-        rows.iter().for_each(|row| text += &line(row));
+        text = text + "|" + &"---|".repeat(header.len()) + "\n";
+        for row in &rows {
+            text += &line(row);
+        }
     }
     text + &failures(table)
 }
@@ -152,7 +160,9 @@ pub fn gate_text(outcome: &GateOutcome) -> String {
 fn verdict(outcome: &GateOutcome) -> String {
     let GateOutcome { worse, better, new, same } = outcome;
     let (worse, better, new, same) = (worse.len(), better.len(), new.len(), same.len());
-    format!("against the baseline: {same} rows the same, {better} changes for the better, {worse} for the worse, {new} new rows")
+    format!(
+        "against the baseline: {same} rows the same, {better} changes for the better, {worse} for the worse, {new} new rows"
+    )
 }
 
 /// The same as Markdown, for the page of a CI job.

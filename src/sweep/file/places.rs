@@ -33,7 +33,8 @@ fn start_of(table: &DeTable<'_>, key: &str) -> Option<usize> {
 /// The line that begins with the first name in backticks of a message, or with the last part of it.
 pub(super) fn line_of_word(text: &str, message: &str) -> Option<usize> {
     let name = message.split('`').nth(1)?.rsplit('.').next()?;
-    let is_it = |line: &str| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with('='));
+    let is_it =
+        |line: &str| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with('='));
     text.lines().position(is_it).map(|index| index + 1)
 }
 

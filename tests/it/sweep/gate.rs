@@ -38,7 +38,8 @@ fn a_row_that_was_faster_or_is_missing_fails() {
     let ran = sandbox.run(&[&args[..], &["--junit", "junit.xml", "--format", "markdown"]].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(ran.stdout.starts_with("## s: failed"), "{}", ran.stdout);
-    let missing = "| gpus.V100-16=16 gpus.T4=16 training.micro_batch_sizes=[1] planner=autohet | row | ok | missing |  |";
+    let missing =
+        "| gpus.V100-16=16 gpus.T4=16 training.micro_batch_sizes=[1] planner=autohet | row | ok | missing |  |";
     assert!(ran.stdout.contains(missing), "{}", ran.stdout);
     assert!(ran.stdout.contains("| tokens_per_s |") && ran.stdout.contains("-4.8 %"), "{}", ran.stdout);
     assert!(sandbox.read("junit.xml").contains("tests=\"49\" failures=\"2\""));
