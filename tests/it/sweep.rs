@@ -137,7 +137,7 @@ fn what_does_not_fit_is_a_row_and_what_fails_is_one_too() {
     sweep(&sandbox, "out", &[]);
     let rows = sandbox.read("out/rows.csv");
     assert!(rows.contains("0,0,[1],autohet,infeasible,the cluster has no GPUs,"), "{rows}");
-    assert!(rows.contains("1,0,[1],autohet,infeasible,no plan fits: "), "{rows}");
+    assert!(rows.contains("1,0,[1],autohet,infeasible,\"no plan fits: "), "{rows}");
     assert!(rows.contains("4,0,\"[1,2]\",megatron,ok,,"), "{rows}");
 
     let failing = REPLAYS.replace("[market]", "[scenario.trace]\nfile = \"s.toml\"\n[unused]");

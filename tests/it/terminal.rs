@@ -104,7 +104,7 @@ fn a_mix_is_recommended_with_what_trains_on_it() {
     let risky = sandbox.run(&[&job[..], &offer, &["--trace", "small.csv", "--format", "csv", "--quiet"]].concat());
     assert_eq!(risky.code, Some(0), "{}", risky.stderr);
     assert!(risky.stdout.contains("expected_tokens_per_s") && risky.stdout.contains("\n*,"), "{}", risky.stdout);
-    let none = [&job[..], &["--types", "T4", "--gpus-per-node", "1", "--budget-usd-per-hour", "0.3"]].concat();
+    let none = [&job[..], &["--types", "T4", "--gpus-per-node", "1", "--budget-usd-per-hour", "0.5"]].concat();
     sandbox.refuses(&[&job[..], &["--types", "T4", "--budget-usd-per-hour", "0.01"]].concat(), &["no node"]);
     assert_eq!(sandbox.run(&none).code, Some(1));
 }
