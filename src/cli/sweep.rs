@@ -132,10 +132,8 @@ fn finish(
         ComparisonFormat::Csv => print(&results.table.csv())?,
     }
     let has_failed = results.table.count(SweepStatus::Error) > 0;
-    if !args.quiet && args.format != ComparisonFormat::Table {
-        for gate in &gate {
-            eprintln!("{}", gate_text(gate).trim_end());
-        }
+    if let (false, Some(gate)) = (args.quiet || args.format == ComparisonFormat::Table, &gate) {
+        eprintln!("{}", gate_text(gate).trim_end());
     }
     if has_failed {
         eprintln!("{} runs failed: see `status` and `reason` in rows.csv", results.table.count(SweepStatus::Error));
