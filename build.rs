@@ -42,6 +42,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=SCIPOPTDIR");
     record_commit();
+    record_sources();
     if env::var_os("CARGO_FEATURE_SCIP").is_none() {
         return;
     }
@@ -63,6 +64,30 @@ fn record_commit() {
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| Path::new(log).exists()) {
         println!("cargo::rerun-if-changed={log}");
     }
+}
+
+/// Gives a hash of the sources to the code: what is kept of one program's results must not be taken for another's.
+fn record_sources() {
+    println!("cargo::rerun-if-changed=src");
+    println!("cargo::rerun-if-changed=Cargo.lock");
+    let mut paths = vec![PathBuf::from("Cargo.lock")];
+    let mut folders = vec![PathBuf::from("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() { folders.push(path) } else { paths.push(path) }
+        }
+    }
+    paths.sort();
+    // FNV-1a: `std`'s hasher may change with a release.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for path in paths {
+        let name = path.to_string_lossy().into_owned().into_bytes();
+        for byte in name.into_iter().chain(fs::read(&path).unwrap_or_default()) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    println!("cargo::rustc-env=AUTOHET_SOURCES={hash:016x}");
 }
 
 fn link(folder: &Path) {

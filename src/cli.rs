@@ -11,16 +11,24 @@ macro_rules! eprintln {
 
 mod across;
 mod args;
+mod doctor;
 mod files;
 mod iteration;
 mod job;
+mod list;
+mod manual;
+mod page;
 mod plan;
 mod problem;
+mod progress;
+mod recommend;
 mod replan;
 mod replay;
 mod reproduce;
 #[cfg(feature = "burn-cpu")]
 mod run;
+mod show;
+mod sweep;
 mod trace;
 mod validate;
 
@@ -30,6 +38,7 @@ pub use run::{RunArgs, run_training};
 
 use anyhow::anyhow;
 use args::{ReproduceCommand, SimCommand};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// The run's own verdict is bad: nothing fits, or training failed.
@@ -56,9 +65,54 @@ pub fn run_sim(args: SimArgs) -> ExitCode {
         Some(SimCommand::Across(args)) => across::run(&args),
         Some(SimCommand::Trace(command)) => trace::run(&command),
         Some(SimCommand::Validate(args)) => validate::run(&args),
+        Some(SimCommand::Sweep(args)) => sweep::run(&args),
+        Some(SimCommand::Recommend(args)) => recommend::run(&args),
+        Some(SimCommand::Doctor(args)) => doctor::run(&args),
+        Some(SimCommand::List(args)) => list::run(&args),
+        Some(SimCommand::Show(command)) => show::run(&command),
+        Some(SimCommand::Completions(args)) => manual::run_completions(&args),
+        Some(SimCommand::Man(args)) => manual::run_man(&args),
         Some(SimCommand::Reproduce(ReproduceCommand::Paper(args))) => reproduce::run_paper(&args),
     };
     exit_code(done, |_| false)
+}
+
+/// The arguments of the command line. What clap refuses ends the program here, with exit code 2 and a hint as all errors
+/// have; `--help` and `--version` are printed and end it with 0.
+pub fn parse_arguments<A: clap::Parser>() -> Result<A, ExitCode> {
+    A::try_parse().map_err(|error| {
+        if !error.use_stderr() {
+            drop(error.print());
+            return ExitCode::SUCCESS;
+        }
+        let colored = error.render();
+        let is_styled =
+            std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+        let text = if is_styled { colored.ansi().to_string() } else { colored.to_string() };
+        eprint_text(&with_hint(&text, &colored.to_string()));
+        ExitCode::from(EXIT_INPUT)
+    })
+}
+
+fn eprint_text(text: &str) {
+    use std::io::Write;
+    drop(std::io::stderr().write_all(text.as_bytes()));
+}
+
+/// The error with a line `hint: …`: clap's own tip, or where to look. Parsers of ours have given theirs already.
+fn with_hint(text: &str, plain: &str) -> String {
+    if plain.contains("\nhint: ") {
+        return text.to_owned();
+    }
+    // A tip of clap's becomes the hint.
+    let tip = plain.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
+    let hint = tip.unwrap_or("`--help` shows what there is, with examples");
+    let is_tip = |line: &&str| tip.is_some_and(|tip| line.contains(tip) || line.trim_start().starts_with("tip:"));
+    let lines: Vec<&str> = text.trim_end().lines().filter(|line| !is_tip(line)).collect();
+    let rest = lines.join("\n").replace("\n\n\n", "\n\n");
+    let last = "For more information, try";
+    let rest = rest.rfind(last).map_or(rest.as_str(), |start| rest[..start].trim_end());
+    format!("{rest}\n\nhint: {hint}\n")
 }
 
 /// What a command ends with. Errors are the input's, but for plans that don't fit and what `is_failure` says.

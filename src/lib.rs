@@ -49,4 +49,8 @@ pub mod report;
 
 pub mod scenario;
 
+pub mod sweep;
+
+pub mod recommend;
+
 pub mod cli;

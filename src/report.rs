@@ -12,7 +12,9 @@ mod error;
 mod figures;
 #[cfg(test)]
 mod fixture;
+mod front_chart;
 mod gantt;
+mod html;
 mod iteration;
 mod ledger_csv;
 mod loss_chart;
@@ -22,12 +24,14 @@ mod peer;
 mod perfetto;
 mod plan_report;
 mod plans_jsonl;
+mod records;
 mod recoveries_csv;
 mod recovery_comparison;
 mod rented;
 mod reproduction;
 mod results_folder;
 mod summary;
+mod sweep;
 mod table;
 mod throughput_chart;
 mod timeline_csv;
@@ -37,7 +41,9 @@ pub use accuracy::{accuracy_csv, accuracy_json, accuracy_markdown, accuracy_svg,
 pub use across::{AcrossRow, across_csv, across_json, across_table, interval_table};
 pub use costs_csv::costs_csv;
 pub use error::ReportError;
+pub use front_chart::{FrontPoint, front_svg};
 pub use gantt::gantt_svg;
+pub use html::{ReplayPage, replay_html, sweep_html};
 pub use iteration::{IterationReport, iteration_json};
 pub use ledger_csv::ledger_csv;
 pub use loss_chart::{LossMark, LossPoint, MarkKind, loss_svg};
@@ -46,6 +52,7 @@ pub use peer::{PeerRow, peer_csv, peer_table};
 pub use perfetto::perfetto_json;
 pub use plan_report::{ComparedPlanner, PlanReport, StageFootprint, comparison_json, plan_json};
 pub use plans_jsonl::plans_jsonl;
+pub use records::Records;
 pub use recoveries_csv::recoveries_csv;
 pub use recovery_comparison::{
     LostState, Recovered, RecoveryCase, RecoveryComparison, recovery_csv, recovery_markdown, recovery_svg,
@@ -58,6 +65,11 @@ pub use reproduction::{
 };
 pub use results_folder::ResultsFolder;
 pub use summary::{PolicySummary, SUMMARY_SCHEMA, SUMMARY_SCHEMA_VERSION, Summary, SummaryInputs, TraceSummary};
+pub use sweep::{
+    Baseline, Better, Change, GateOutcome, SweepChart, SweepKind, SweepOutcome, SweepRow, SweepStatus, SweepTable,
+    SweepTableError, Tolerance, better, compare_keys, compare_with_baseline, gate_junit, gate_markdown, gate_text,
+    rounded, sweep_markdown, sweep_svg, sweep_table,
+};
 pub use table::{
     Screen, comparison_csv, comparison_markdown, comparison_table, explanation_text, fitting_changes_text,
     iteration_table, plan_table, policy_table, rented_table, statistics_table,

@@ -7,8 +7,10 @@
 mod check;
 mod file;
 mod one_or_many;
+mod resolve;
 
 pub use file::ScenarioFile;
+pub use resolve::JobError;
 
 use crate::cost::{CostSettings, Framework};
 use crate::elastic::checkpoint::CheckpointSettings;

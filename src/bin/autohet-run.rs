@@ -1,9 +1,8 @@
 //! `autohet-run`: trains. The command line is in [`autohet::cli`].
 
-use autohet::cli::{RunArgs, run_training};
-use clap::Parser;
+use autohet::cli::{RunArgs, parse_arguments, run_training};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    run_training(&RunArgs::parse())
+    parse_arguments::<RunArgs>().map_or_else(|code| code, |args| run_training(&args))
 }

@@ -3,11 +3,17 @@
 mod across;
 mod iteration;
 mod planning;
+mod recommend;
+mod sweep;
+mod terminal;
 mod variation;
 
 pub(super) use across::{AcrossArgs, MarketArgs};
 pub(super) use iteration::IterationArgs;
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
+pub(super) use recommend::RecommendArgs;
+pub(super) use sweep::{MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
+pub(super) use terminal::{CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs};
 pub(super) use variation::VariationArgs;
 
 use super::reproduce::{RecoveryArgs, SailorArgs};
@@ -59,6 +65,21 @@ pub(super) enum SimCommand {
     Across(AcrossArgs),
     /// Predicts runs that others measured, and says how far off the predictions are.
     Validate(ValidateArgs),
+    /// Does many runs, plans or replays, over whatever is varied, and compares them with earlier ones.
+    Sweep(SweepArgs),
+    /// Says which mix of GPUs to rent for a budget, and how to train on it.
+    Recommend(RecommendArgs),
+    /// Says what of this machine works, and what to do about the rest.
+    Doctor(DoctorArgs),
+    /// Lists what there is by name: models, GPU types, policies, planners, trace formats.
+    List(ListArgs),
+    /// Shows one of them in full.
+    #[command(subcommand)]
+    Show(ShowCommand),
+    /// Prints a completion script for a shell.
+    Completions(CompletionsArgs),
+    /// Prints or writes manual pages.
+    Man(ManArgs),
 }
 
 /// How results are printed.
@@ -171,6 +192,9 @@ pub(super) struct ReplayArgs {
     /// Folder for the results [default: results/<name of the trace>]
     #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
+    /// Also write all of it as one page of HTML, which needs nothing else
+    #[arg(long, value_name = "HTML")]
+    pub(super) report: Option<PathBuf>,
     /// What to print on stdout: a table, or the summary as JSON
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,

@@ -1,13 +1,11 @@
 //! From arguments to the objects that the library works with.
 
 use super::args::{EngineName, JobArgs, JudgeName, ProblemArgs, ReadingArgs};
-use crate::cluster::{GpuSpec, Link, NodeDefaults, Wiring};
+use crate::cluster::NodeDefaults;
 use crate::cost::{CostModel, OptimizerState};
-use crate::model::ModelSpec;
 use crate::plan::{Planner, ScheduleKind};
 use crate::planner::autohet::{AutoHet, Engine};
 use crate::planner::{self, Scheduled};
-use crate::profile::LayerProfile;
 use crate::scenario::{NetworkSettings, Scenario, TraceSettings};
 use crate::suggest;
 use anyhow::anyhow;
@@ -43,20 +41,12 @@ pub(super) fn apply(args: &JobArgs, scenario: &mut Scenario) {
 
 /// The cost model of the scenario's model.
 pub(super) fn cost_model(scenario: &Scenario) -> anyhow::Result<CostModel> {
-    let model = ModelSpec::preset(&scenario.model)?;
-    let measured = (!scenario.profile.is_empty()).then(|| LayerProfile::read_all(&scenario.profile, &model));
-    let profile = measured.transpose()?;
-    Ok(CostModel::new(model, scenario.cost, profile).with_framework(scenario.framework))
+    Ok(scenario.cost_model()?)
 }
 
 /// What nodes have where neither trace nor cluster file says.
 pub(super) fn node_defaults(network: &NetworkSettings) -> NodeDefaults {
-    let nic = Link::from_gbit_per_s(network.nic_gbit_per_s, network.nic_latency_us * 1e-6);
-    // Checked with the scenario.
-    let named = |gpu_type: &str| GpuSpec::lookup(gpu_type).map_or_else(|_| gpu_type.to_owned(), |gpu| gpu.name.clone());
-    let flows = network.flows.iter().map(|flow| (named(&flow.gpu_type), flow.curve())).collect();
-    let wiring = Wiring { nics: network.nics_per_node, ..Wiring::default() };
-    NodeDefaults { nic, wiring, flows, ..NodeDefaults::default() }
+    network.node_defaults()
 }
 
 /// The planner autohet with this engine; other planners have none.

@@ -1,7 +1,7 @@
 //! `autohet-sim --trace`: the main job.
 
 use super::args::{Format, JobArgs, ReadingArgs, ReplayArgs};
-use super::{Verdict, job, print};
+use super::{Verdict, job, page, print};
 use crate::cluster::{Cluster, GpuSpec};
 use crate::cost::CostModel;
 use crate::elastic::checkpoint::CheckpointInterval;
@@ -38,6 +38,7 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     let name = file.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
     let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(&name));
     ResultsFolder::check(&out)?;
+    page::check(args, &out)?;
     if !args.quiet {
         for note in &trace.notes {
             eprintln!("{}: {note}", file.display());
@@ -55,6 +56,7 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     let folder = ResultsFolder::create(&out)?;
     write_results(&folder, &replay, &summary, &scenario, &cost, &events)?;
     let written = folder.commit()?;
+    page::write(args, &name, &replay, &scenario, &cost, &events)?;
     match args.format {
         Format::Json => print(&summary.to_json())?,
         Format::Table => print_table(&replay, &scenario, &written)?,
@@ -194,7 +196,7 @@ fn write_results(
 }
 
 /// The nodes that are up at a time, whatever happened to their names before and after.
-fn nodes_at(time: SimTime, events: &[NodeEvent]) -> Cluster {
+pub(super) fn nodes_at(time: SimTime, events: &[NodeEvent]) -> Cluster {
     let mut nodes = BTreeMap::new();
     for event in events.iter().take_while(|event| event.time <= time) {
         match &event.kind {

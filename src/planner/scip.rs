@@ -4,8 +4,10 @@
 //! given what the search has found, and asked to better it or to prove that nothing is better.
 
 mod joint;
+mod self_test;
 
 pub use joint::{ScipJoint, solve_joint};
+pub use self_test::self_test;
 
 use russcip::prelude::*;
 use russcip::{ProblemCreated, Solution, Solved, Variable};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The files that each command writes into its folder; the first two are always among them. A folder that has these two, and
 /// nothing that isn't in the list, is one of ours: deleting it loses what can be made again, and nothing else.
-const KINDS: [&[&str]; 6] = [
+const KINDS: [&[&str]; 7] = [
     // `autohet-sim`
     &[
         "summary.json",
@@ -30,6 +30,8 @@ const KINDS: [&[&str]; 6] = [
     &["summary.json", "recovery.csv", "recovery.svg", "README.md"],
     // `autohet-sim validate`
     &["summary.json", "records.csv", "scatter.svg", "README.md"],
+    // `autohet-sim sweep`
+    &["summary.json", "rows.csv", "rows.jsonl", "sweep.svg", "sweep.toml"],
 ];
 
 /// A results folder in the making. Files are written beside the target, in a temporary folder that [`commit`] renames to

@@ -146,7 +146,8 @@ impl TraceSummary {
 }
 
 impl PolicySummary {
-    pub(super) fn new(outcome: &PolicyOutcome, span_s: f64) -> Self {
+    /// Sums up a policy over so many seconds of trace.
+    pub fn new(outcome: &PolicyOutcome, span_s: f64) -> Self {
         let recovery_s: f64 = outcome.recoveries.iter().map(|r| r.end.saturating_sub(r.start).as_seconds()).sum();
         let paid = outcome.ledger.total() != crate::metrics::GpuTime::default();
         Self {

@@ -15,6 +15,7 @@ mod statistics;
 pub use comparison::{comparison_csv, comparison_markdown, comparison_table};
 pub(super) use errors::{ERROR_COLUMNS, error_rows};
 pub use explanation::{explanation_text, fitting_changes_text};
+pub(super) use grid::{align_right, empty_table, trimmed};
 pub use iteration::iteration_table;
 pub(super) use peers::peer_rows;
 pub use plans::plan_table;

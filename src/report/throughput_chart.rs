@@ -44,6 +44,12 @@ fn policy_color(index: usize) -> RGBColor {
     POLICY_COLORS[index % POLICY_COLORS.len()]
 }
 
+/// The colour of a row of the ledger, as CSS has it.
+pub(super) fn activity_color(activity: crate::metrics::Activity) -> String {
+    let RGBColor(red, green, blue) = ledger::color(activity);
+    format!("#{red:02x}{green:02x}{blue:02x}")
+}
+
 /// Draws a replay as SVG. `tokens_per_iteration` is the global batch size times the tokens of a sample.
 pub fn throughput_svg(replay: &Replay, tokens_per_iteration: u64) -> String {
     let layout = Layout::new(replay);

@@ -76,6 +76,16 @@ impl TraceFormat {
         FORMATS.iter().map(|(_, word, _)| *word)
     }
 
+    /// All formats, ours first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        FORMATS.iter().map(|(format, _, _)| *format)
+    }
+
+    /// The word by which options name it.
+    pub fn word(self) -> &'static str {
+        self.row().1
+    }
+
     /// All but the canonical CSV, for people.
     pub(super) fn further() -> String {
         FORMATS[1..].iter().map(|(_, _, name)| *name).collect::<Vec<_>>().join(", ")

@@ -15,5 +15,7 @@ mod reproduce;
 mod run;
 mod scenarios;
 mod support;
+mod sweep;
+mod terminal;
 mod tidy;
 mod validate;

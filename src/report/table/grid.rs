@@ -124,7 +124,7 @@ impl Grid {
 }
 
 /// A table without rows, in the one look that all tables have.
-pub(super) fn empty_table(screen: Screen) -> Table {
+pub(in crate::report) fn empty_table(screen: Screen) -> Table {
     let mut table = Table::new();
     table.load_style(LOOK).force_no_tty();
     if screen.is_styled {
@@ -134,7 +134,7 @@ pub(super) fn empty_table(screen: Screen) -> Table {
 }
 
 /// Right-aligns columns of numbers.
-pub(super) fn align_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
+pub(in crate::report) fn align_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
     for column in columns {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -143,7 +143,7 @@ pub(super) fn align_right(table: &mut Table, columns: impl IntoIterator<Item = u
 }
 
 /// The table as text, without blanks at the ends of lines.
-pub(super) fn trimmed(table: &Table) -> String {
+pub(in crate::report) fn trimmed(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 

@@ -13,7 +13,7 @@ pub(super) const LEGEND_HEIGHT: i32 = 72;
 const BAR: i32 = 18;
 
 /// Colours told apart by readers of any colour vision (Okabe and Ito 2008), greys for what was there and not used.
-fn color(activity: Activity) -> RGBColor {
+pub(super) fn color(activity: Activity) -> RGBColor {
     match activity {
         Activity::Useful => RGBColor(0, 158, 115),
         Activity::Recomputation => RGBColor(86, 180, 233),

@@ -1,0 +1,92 @@
+//! Arguments of the commands that tell what there is.
+
+use super::ComparisonFormat;
+use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  autohet-sim doctor")]
+pub(in crate::cli) struct DoctorArgs {
+    /// Folder in which results are to be written
+    #[arg(long, value_name = "FOLDER", default_value = "results")]
+    pub(in crate::cli) out: PathBuf,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
+    pub(in crate::cli) format: ComparisonFormat,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum ListedKind {
+    /// Model presets, for `--model`.
+    Models,
+    /// GPU types, for clusters.
+    Gpus,
+    /// What to do when nodes come and go, for `--policies`.
+    Policies,
+    /// Who makes plans, for `--planner`.
+    Planners,
+    /// Formats of traces, for `--trace-format`.
+    Formats,
+}
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  autohet-sim list gpus
+  autohet-sim list models --format csv";
+
+#[derive(Debug, Args)]
+#[command(after_help = LIST_EXAMPLES)]
+pub(in crate::cli) struct ListArgs {
+    /// What to list
+    #[arg(value_enum, value_name = "WHAT")]
+    pub(in crate::cli) what: ListedKind,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
+    pub(in crate::cli) format: ComparisonFormat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum ShowCommand {
+    /// Every figure of a GPU type, with its source.
+    Gpu(ShowGpuArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  autohet-sim show gpu H20")]
+pub(in crate::cli) struct ShowGpuArgs {
+    /// GPU type, by any of its names
+    #[arg(value_name = "TYPE")]
+    pub(in crate::cli) gpu_type: String,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
+    pub(in crate::cli) format: ComparisonFormat,
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  autohet-sim completions bash > ~/.local/share/bash-completion/completions/autohet-sim
+  autohet-sim completions zsh > ~/.zfunc/_autohet-sim
+  autohet-sim completions fish > ~/.config/fish/completions/autohet-sim.fish";
+
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub(in crate::cli) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(in crate::cli) shell: Shell,
+}
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  autohet-sim man | man -l -
+  autohet-sim man --out ~/.local/share/man/man1";
+
+#[derive(Debug, Args)]
+#[command(after_help = MAN_EXAMPLES)]
+pub(in crate::cli) struct ManArgs {
+    /// Folder for the pages of all commands [default: that of autohet-sim, on stdout]
+    #[arg(long, value_name = "FOLDER")]
+    pub(in crate::cli) out: Option<PathBuf>,
+}

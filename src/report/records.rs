@@ -1,0 +1,106 @@
+//! Things that have the same few properties, one a row, in whatever format is asked for.
+
+use super::figures::{count, figure};
+use super::table::{Screen, align_right, empty_table, trimmed};
+use comfy_table::ContentArrangement;
+use serde_json::{Map, Value};
+
+/// Rows of named properties.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    /// Key of each column in JSON and CSV, and its heading for people.
+    columns: Vec<(&'static str, &'static str)>,
+    rows: Vec<Vec<Value>>,
+}
+
+impl Records {
+    /// Nothing yet, with these columns: a key for machines and a heading for people each.
+    pub fn new(columns: &[(&'static str, &'static str)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row, a value for each column.
+    pub fn push(&mut self, row: Vec<Value>) {
+        debug_assert_eq!(row.len(), self.columns.len());
+        self.rows.push(row);
+    }
+
+    /// As a table, numbers to the right.
+    pub fn table(&self, screen: Screen) -> String {
+        let mut table = empty_table(screen);
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(screen.width);
+        table.set_header(self.columns.iter().map(|(_, heading)| *heading));
+        for row in &self.rows {
+            table.add_row(row.iter().map(for_people));
+        }
+        let is_numeric = |column: &usize| {
+            let mut values = self.rows.iter().map(|row| &row[*column]);
+            values.clone().any(Value::is_number) && values.all(|value| value.is_number() || value.is_null())
+        };
+        let numeric: Vec<usize> = (0..self.columns.len()).filter(is_numeric).collect();
+        align_right(&mut table, numeric);
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 1));
+        }
+        trimmed(&table) + "\n"
+    }
+
+    /// As JSON: an array of objects.
+    pub fn json(&self) -> Value {
+        let object = |row: &Vec<Value>| {
+            let keys = self.columns.iter().map(|(key, _)| (*key).to_owned());
+            Value::Object(keys.zip(row.iter().cloned()).collect::<Map<_, _>>())
+        };
+        Value::Array(self.rows.iter().map(object).collect())
+    }
+
+    /// As CSV.
+    pub fn csv(&self) -> String {
+        let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::Any(b'\n')).from_writer(Vec::new());
+        let written = "writing to memory doesn't fail";
+        writer.write_record(self.columns.iter().map(|(key, _)| *key)).expect(written);
+        for row in &self.rows {
+            writer.write_record(row.iter().map(super::sweep::cell)).expect(written);
+        }
+        String::from_utf8(writer.into_inner().expect(written)).expect("all cells are text")
+    }
+
+    /// As a table of Markdown.
+    pub fn markdown(&self) -> String {
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | ").replace('\n', " "));
+        let mut text = line(self.columns.iter().map(|(_, heading)| (*heading).to_owned()).collect());
+        text = text + "|" + &"---|".repeat(self.columns.len()) + "\n";
+        for row in &self.rows {
+            text += &line(row.iter().map(for_people).collect());
+        }
+        text
+    }
+}
+
+fn for_people(value: &Value) -> String {
+    match value {
+        Value::Number(number) => match number.as_u64() {
+            Some(whole) => count(whole),
+            None => figure(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::Bool(is_so) => if *is_so { "yes" } else { "no" }.to_owned(),
+        value => super::sweep::cell(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn one_thing_in_four_formats() {
+        let mut records = Records::new(&[("name", "name"), ("gpus", "GPUs"), ("usd", "USD/h")]);
+        records.push(vec!["a, b".into(), 1234.into(), json!(0.5)]);
+        records.push(vec!["c".into(), 2.into(), Value::Null]);
+        assert_eq!(records.csv(), "name,gpus,usd\n\"a, b\",1234,0.5\nc,2,\n");
+        assert_eq!(records.json()[1], json!({ "name": "c", "gpus": 2, "usd": null }));
+        assert_eq!(records.markdown().lines().nth(2), Some("| a, b | 1,234 | 0.5000 |"));
+        assert!(records.table(Screen::PLAIN).contains("1,234  0.5000"), "{}", records.table(Screen::PLAIN));
+    }
+}

@@ -1,0 +1,42 @@
+//! From settings to the objects that the library works with.
+
+use super::{NetworkSettings, Scenario};
+use crate::cluster::{GpuSpec, Link, NodeDefaults, Wiring};
+use crate::cost::CostModel;
+use crate::model::{ModelError, ModelSpec};
+use crate::profile::{LayerProfile, ProfileError};
+
+/// Why a scenario's job can't be priced.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// There is no such model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The measured layer times can't be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+}
+
+impl Scenario {
+    /// The cost model of the scenario's model, with the profiles that it names.
+    pub fn cost_model(&self) -> Result<CostModel, JobError> {
+        let model = ModelSpec::preset(&self.model)?;
+        let measured = (!self.profile.is_empty()).then(|| LayerProfile::read_all(&self.profile, &model));
+        let profile = measured.transpose()?;
+        Ok(CostModel::new(model, self.cost, profile).with_framework(self.framework))
+    }
+}
+
+impl NetworkSettings {
+    /// What nodes have where neither trace nor cluster file says.
+    pub fn node_defaults(&self) -> NodeDefaults {
+        let nic = Link::from_gbit_per_s(self.nic_gbit_per_s, self.nic_latency_us * 1e-6);
+        // Checked with the scenario.
+        let named =
+            |gpu_type: &str| GpuSpec::lookup(gpu_type).map_or_else(|_| gpu_type.to_owned(), |gpu| gpu.name.clone());
+        let flows = self.flows.iter().map(|flow| (named(&flow.gpu_type), flow.curve())).collect();
+        let wiring = Wiring { nics: self.nics_per_node, ..Wiring::default() };
+        NodeDefaults { nic, wiring, flows, ..NodeDefaults::default() }
+    }
+}

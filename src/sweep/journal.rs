@@ -1,0 +1,148 @@
+//! Rows as they end, so that what was done before an interruption isn't done again.
+
+use super::results::Header;
+use super::{Shard, SweepError, SweepFile};
+use crate::report::{SweepRow, SweepTable};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// A file of JSON lines: the first says what the rows are of, each further one is a row.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    axes: Vec<String>,
+}
+
+impl Journal {
+    /// Where the journal of results at `out` is: beside them, because they appear at once when all is done.
+    pub fn path_for(out: &Path) -> PathBuf {
+        let mut name = out.file_name().unwrap_or_default().to_owned();
+        name.push(".journal.jsonl");
+        out.with_file_name(name)
+    }
+
+    /// Begins a journal, or goes on with the one that is there, whose rows are given back. A last line that was cut short
+    /// is dropped.
+    ///
+    /// # Errors
+    /// Where the file can't be used, or its rows are those of another sweep, shard or program.
+    pub fn open(
+        path: &Path,
+        sweep: &SweepFile,
+        runs: usize,
+        shard: Option<Shard>,
+        is_resumed: bool,
+    ) -> Result<(Self, Vec<SweepRow>), SweepError> {
+        let header = Header::new(sweep, runs, shard);
+        let rows = if is_resumed { read(path, &header)? } else { Vec::new() };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(|source| SweepError::write(folder, source))?;
+        }
+        let failed = |source| SweepError::write(path, source);
+        let file = OpenOptions::new().create(true).write(true).truncate(true).open(path).map_err(failed)?;
+        let mut journal = Self { path: path.to_owned(), file, axes: sweep.axes.clone() };
+        let first = serde_json::to_string(&header).expect("a header has names and numbers only") + "\n";
+        let known = rows.iter().map(|row| SweepTable::json_line(&journal.axes, row) + "\n");
+        let text: String = std::iter::once(first).chain(known).collect();
+        journal.write(&text)?;
+        Ok((journal, rows))
+    }
+
+    /// Adds a row.
+    pub fn add(&mut self, row: &SweepRow) -> Result<(), SweepError> {
+        let line = SweepTable::json_line(&self.axes, row) + "\n";
+        self.write(&line)
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), SweepError> {
+        self.file.write_all(text.as_bytes()).map_err(|source| SweepError::write(&self.path, source))
+    }
+
+    /// Removes it: the results are where they belong.
+    pub fn remove(self) {
+        drop(fs::remove_file(&self.path));
+    }
+}
+
+/// The rows of a journal; none where there is no journal.
+fn read(path: &Path, header: &Header) -> Result<Vec<SweepRow>, SweepError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(SweepError::read(path, source)),
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    // What follows the last end of a line was being written when it was cut.
+    let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+    let mut lines = whole.lines();
+    let refused = |problem: &str| SweepError::Rows {
+        path: path.to_owned(),
+        problem: problem.to_owned(),
+        hint: "leave out `--resume` to begin anew, or name another `--out`",
+    };
+    match lines.next().map(serde_json::from_str::<Header>) {
+        None => return Ok(Vec::new()),
+        Some(Ok(theirs)) if theirs == *header => {}
+        Some(Ok(theirs)) if theirs.program != header.program => {
+            return Err(refused("has rows of another version of the program"));
+        }
+        Some(Ok(theirs)) if theirs.shard != header.shard => return Err(refused("has rows of another shard")),
+        Some(Ok(_)) => return Err(refused("has rows of another sweep, or the sweep file was changed since")),
+        Some(Err(_)) => return Err(refused("isn't the journal of a sweep")),
+    }
+    Ok(lines.map_while(|line| SweepTable::row_of_line(&header.axes, line)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{SweepOutcome, SweepStatus};
+
+    fn sweep(batch: u32) -> SweepFile {
+        let text = format!("[scenario]\ncluster = \"1x8xT4\"\n[grid]\ntraining.global_batch_size = [8, {batch}]\n");
+        SweepFile::parse(&text, "s", "s.toml").unwrap()
+    }
+
+    fn row(batch: u32) -> SweepRow {
+        let outcome = SweepOutcome::without_figures(SweepStatus::Infeasible, "größer");
+        SweepRow { key: vec![batch.into(), "autohet".into()], outcome }
+    }
+
+    #[test]
+    fn rows_survive_a_cut_at_any_byte() {
+        let place = tempfile::tempdir().unwrap();
+        let path = Journal::path_for(&place.path().join("out"));
+        let (mut journal, rows) = Journal::open(&path, &sweep(16), 2, None, true).unwrap();
+        assert_eq!(rows, []);
+        for batch in [8, 16] {
+            journal.add(&row(batch)).unwrap();
+        }
+        drop(journal);
+        let whole = fs::read(&path).unwrap();
+        for cut in 0..=whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let (_, rows) = Journal::open(&path, &sweep(16), 2, None, true).unwrap();
+            let ends = whole[..cut].split(|byte| *byte == b'\n').count() - 1;
+            assert_eq!(rows.len(), ends.saturating_sub(1), "cut at {cut}");
+        }
+        fs::write(&path, &whole).unwrap();
+        let (_, rows) = Journal::open(&path, &sweep(16), 2, None, true).unwrap();
+        assert_eq!(rows, [row(8), row(16)]);
+    }
+
+    #[test]
+    fn rows_of_something_else_are_not_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("j.jsonl");
+        drop(Journal::open(&path, &sweep(16), 2, None, false).unwrap());
+        let message = |result: Result<(Journal, Vec<SweepRow>), SweepError>| result.unwrap_err().to_string();
+        assert!(message(Journal::open(&path, &sweep(32), 2, None, true)).contains("another sweep"));
+        let shard = Some("1/2".parse().unwrap());
+        assert!(message(Journal::open(&path, &sweep(16), 2, shard, true)).contains("another shard"));
+        fs::write(&path, "hello\n").unwrap();
+        assert!(message(Journal::open(&path, &sweep(16), 2, None, true)).contains("isn't the journal"));
+        assert!(Journal::open(&path, &sweep(16), 2, None, false).is_ok());
+    }
+}

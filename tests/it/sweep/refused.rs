@@ -1,0 +1,42 @@
+//! Sweeps that can't be done end with exit 2, one error and its hint, and nothing written.
+
+use super::{PLANS, sandbox, sweep};
+use crate::support::Sandbox;
+
+#[test]
+fn bad_files_are_refused_with_their_line() {
+    let sandbox = sandbox("[scenario]\nmodel = \"gpt3-1.3b\"\n[grid]\ngpus.T4 = [1, 2]\ngpus.T44 = [1]\n");
+    sandbox.refuses(&["sweep", "s.toml"], &["`s.toml` line 5", "`T44`"]);
+    sandbox.refuses(&["sweep", "none.toml"], &["cannot read `none.toml`"]);
+    let sandbox = sandbox.file("s.toml", "[grid\n");
+    sandbox.refuses(&["sweep", "s.toml"], &["`s.toml` line 1"]);
+}
+
+#[test]
+fn bad_options_are_refused() {
+    let sandbox = sandbox(PLANS).file("rows.csv", "a,b\n1,2\n");
+    sandbox.refuses(&["sweep", "s.toml", "--shard", "5/4"], &["there is no shard 5 of 4"]);
+    sandbox.refuses(&["sweep", "s.toml", "--baseline", "rows.csv"], &["`rows.csv` line 1: no column `status`"]);
+    sandbox.refuses(&["sweep", "s.toml", "--baseline", "none.csv"], &["cannot read the baseline `none.csv`"]);
+    sandbox.refuses(&["sweep", "s.toml", "--baseline", "rows.csv", "--tolerance", "2 percent"], &["not a share"]);
+    sandbox.refuses(&["sweep", "s.toml", "--out", "s.toml"], &["s.toml"]);
+    sandbox.refuses(&["sweep", "s.toml", "--cache", "s.toml"], &["s.toml"]);
+    sandbox.refuses(&["sweep", "merge", "none"], &["none/summary.json"]);
+    sandbox.refuses(&["sweep"], &["FILE"]);
+}
+
+#[test]
+fn rows_of_another_sweep_are_not_taken_for_ones_own() {
+    let sandbox = sandbox(PLANS);
+    sweep(&sandbox, "part-1", &["--shard", "1/2"]);
+    let header = sandbox.read("part-1/summary.json").replace('\n', "");
+    let sandbox = sandbox.file("out.journal.jsonl", header + "\n");
+    let args = ["sweep", "s.toml", "--out", "out", "--resume"];
+    sandbox.refuses(&args, &["`out.journal.jsonl`", "rows of another shard"]);
+    sandbox.refuses(&["sweep", "merge", "part-1", "--out", "all"], &["lack 24 of 48 rows"]);
+    sandbox.refuses(&["sweep", "merge", "part-1", "part-1", "--out", "all"], &["both have the row"]);
+    let other = Sandbox::new().file("s.toml", PLANS.replace("[0, 2, 4]", "[0, 2]"));
+    sweep(&other, "part-2", &["--shard", "2/2"]);
+    std::fs::rename(other.path("part-2"), sandbox.path("part-2")).unwrap();
+    sandbox.refuses(&["sweep", "merge", "part-1", "part-2", "--out", "all"], &["isn't of the same sweep"]);
+}

@@ -1,0 +1,110 @@
+//! Commands that tell what there is, and what all commands have in common.
+
+use crate::support::Sandbox;
+
+fn printed(args: &[&str]) -> String {
+    let ran = Sandbox::new().run(args);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
+    ran.stdout
+}
+
+#[test]
+fn the_doctor_finds_this_machine_fit() {
+    let all: serde_json::Value = serde_json::from_str(&printed(&["doctor", "--format", "json"])).unwrap();
+    let all = all.as_array().unwrap();
+    assert!(all.len() >= 8 && all.iter().all(|found| found["grade"] != "bad"), "{all:?}");
+    let advised = all.iter().filter(|found| found["grade"] != "good");
+    assert!(advised.clone().all(|found| found["advice"].as_str().is_some_and(|advice| !advice.is_empty())), "{all:?}");
+}
+
+#[test]
+fn the_doctor_says_what_does_not_work() {
+    let sandbox = Sandbox::new().file("results", "a file");
+    let ran = sandbox.run(&["doctor", "--format", "csv"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stdout.contains("results,bad,"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_there_is_has_names_that_work() {
+    for (what, name) in [
+        ("models", "llama-7b"),
+        ("gpus", "H20"),
+        ("policies", "varuna"),
+        ("planners", "metis"),
+        ("formats", "slurm_jobs"),
+    ] {
+        let csv = printed(&["list", what, "--format", "csv"]);
+        assert!(csv.lines().any(|line| line.starts_with(&format!("{name},"))), "{csv}");
+        let table = printed(&["list", what]);
+        assert!(table.contains(name) && table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        assert!(printed(&["list", what, "--format", "markdown"]).starts_with("| name |"));
+    }
+    let gpu = printed(&["show", "gpu", "h20", "--format", "json"]);
+    assert!(gpu.contains("\"H20\"") && gpu.contains("source"), "{gpu}");
+    Sandbox::new().refuses(&["show", "gpu", "H21"], &["unknown GPU type `H21`", "did you mean"]);
+}
+
+#[test]
+fn shells_and_manuals_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = printed(&["completions", shell]);
+        assert!(["sweep", "recommend", "doctor"].iter().all(|command| script.contains(command)), "{shell}");
+    }
+    assert!(printed(&["man"]).contains(".TH"));
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run(&["man", "--out", "man1"]).code, Some(0));
+    assert!(sandbox.read("man1/autohet-sim-sweep-merge.1").contains("autohet-sim"));
+    assert!(sandbox.path("man1/autohet-sim.1").exists());
+}
+
+#[test]
+fn every_command_has_an_example_and_errors_of_the_command_line_a_hint() {
+    for command in [
+        &["plan"][..],
+        &["compare"],
+        &["iteration"],
+        &["validate"],
+        &["sweep"],
+        &["sweep", "merge"],
+        &["recommend"],
+        &["doctor"],
+        &["list"],
+        &["show", "gpu"],
+        &["completions"],
+        &["man"],
+        &["trace", "generate"],
+        &["trace", "stats"],
+        &["trace", "convert"],
+        &["reproduce", "paper"],
+        &["reproduce", "sailor"],
+        &[],
+    ] {
+        let help = printed(&[command, &["--help"]].concat());
+        assert!(help.contains("Example"), "{command:?}: {help}");
+        let refused = Sandbox::new().run(&[command, &["--no-such-option"]].concat());
+        assert_eq!(refused.code, Some(2), "{command:?}");
+        assert_eq!(refused.stderr.matches("\nhint: ").count(), 1, "{command:?}: {}", refused.stderr);
+    }
+    let typo = Sandbox::new().run(&["sweep", "s.toml", "--basline", "x"]);
+    assert!(typo.stderr.contains("\nhint: a similar argument exists: '--baseline'"), "{}", typo.stderr);
+}
+
+#[test]
+fn a_mix_is_recommended_with_what_trains_on_it() {
+    let job = ["recommend", "--model", "gpt3-1.3b", "--global-batch-size", "16", "--effort", "fast"];
+    let offer = ["--types", "V100-16:0.5,T4:0.2", "--gpus-per-node", "4", "--budget-usd-per-hour", "5"];
+    let sandbox = Sandbox::with_small_trace();
+    let ran = sandbox.run(&[&job[..], &offer, &["--quiet", "--plot", "front.svg"]].concat());
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let command = ran.stdout.lines().find_map(|line| line.trim().strip_prefix("autohet-sim ")).unwrap();
+    let plan = sandbox.run(&command.split(' ').collect::<Vec<_>>());
+    assert_eq!(plan.code, Some(0), "{command}: {}", plan.stderr);
+    assert!(sandbox.path("plan.json").exists() && sandbox.read("front.svg").starts_with("<svg"));
+    let risky = sandbox.run(&[&job[..], &offer, &["--trace", "small.csv", "--format", "csv", "--quiet"]].concat());
+    assert_eq!(risky.code, Some(0), "{}", risky.stderr);
+    assert!(risky.stdout.contains("expected_tokens_per_s") && risky.stdout.contains("\n*,"), "{}", risky.stdout);
+    let none = [&job[..], &["--types", "T4", "--gpus-per-node", "1", "--budget-usd-per-hour", "0.5"]].concat();
+    sandbox.refuses(&[&job[..], &["--types", "T4", "--budget-usd-per-hour", "0.01"]].concat(), &["no node"]);
+    assert_eq!(sandbox.run(&none).code, Some(1));
+}
