@@ -97,13 +97,13 @@ pub fn replay_with(
     };
     let followed: Vec<&Policy> = policies.iter().filter(|policy| !policy.foresight).collect();
     let ran = followed.par_iter().map(|policy| run(policy)).collect::<Result<Vec<Ran>, ReplayError>>()?;
-    let outcome = |policy: &Policy| match followed.iter().position(|followed| std::ptr::eq(*followed, policy)) {
-        Some(index) => Ok(ran[index].outcome.clone()),
-        None => {
-            let bound = oracle::bound(policy, request, (settings, memory), &changes, span, &ran);
-            progress(span);
-            bound
+    let outcome = |policy: &Policy| {
+        if let Some(index) = followed.iter().position(|followed| std::ptr::eq(*followed, policy)) {
+            return Ok(ran[index].outcome.clone());
         }
+        let bound = oracle::bound(policy, request, (settings, memory), &changes, span, &ran);
+        progress(span);
+        bound
     };
     let policies = policies.iter().map(outcome).collect::<Result<_, _>>()?;
     let (gpu_types, capacity) = capacity(events);

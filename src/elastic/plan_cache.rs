@@ -87,22 +87,21 @@ impl<'a> PlanCache<'a> {
         }
         let nameless = without_names(&plan, cluster);
         let key = nameless.to_json();
-        let shape_number = match self.by_plan.get(&key) {
-            Some(&known) => known,
-            None => {
-                let predicted_iteration_s = self.request.judge.iteration_s(&plan, cluster, self.request.cost)?;
-                // Nobody asks how good a plan is that nobody has looked for.
-                let shape = PlannedIteration {
-                    plan: nameless,
-                    predicted_iteration_s,
-                    lower_bound_s: predicted_iteration_s,
-                    gap: 0.0,
-                    alternatives: Vec::new(),
-                };
-                self.shapes.push(Arc::new(shape));
-                self.by_plan.insert(key, self.shapes.len() - 1);
-                self.shapes.len() - 1
-            }
+        let shape_number = if let Some(&known) = self.by_plan.get(&key) {
+            known
+        } else {
+            let predicted_iteration_s = self.request.judge.iteration_s(&plan, cluster, self.request.cost)?;
+            // Nobody asks how good a plan is that nobody has looked for.
+            let shape = PlannedIteration {
+                plan: nameless,
+                predicted_iteration_s,
+                lower_bound_s: predicted_iteration_s,
+                gap: 0.0,
+                alternatives: Vec::new(),
+            };
+            self.shapes.push(Arc::new(shape));
+            self.by_plan.insert(key, self.shapes.len() - 1);
+            self.shapes.len() - 1
         };
         let snapshot_stall = snapshot_stall(&plan, self.request.cost, cluster);
         let shape = Arc::clone(&self.shapes[shape_number]);

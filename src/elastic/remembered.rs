@@ -41,17 +41,16 @@ impl Planner for Remembered {
         let key = (self.name(), key(request.cluster));
         let known = self.memory.lock().get(&key).cloned();
         // Nobody waits for another thread's plan: planners share threads, and whoever waited might be in their way.
-        let answer = match known {
-            Some(answer) => answer,
-            None => {
-                let answer = match self.planner.plan(request) {
-                    Ok(planned) => Ok(Arc::new(planned)),
-                    Err(PlanError::DoesNotFit { reason, hint }) => Err((reason, hint)),
-                    Err(error) => return Err(error),
-                };
-                self.memory.lock().insert(key, answer.clone());
-                answer
-            }
+        let answer = if let Some(answer) = known {
+            answer
+        } else {
+            let answer = match self.planner.plan(request) {
+                Ok(planned) => Ok(Arc::new(planned)),
+                Err(PlanError::DoesNotFit { reason, hint }) => Err((reason, hint)),
+                Err(error) => return Err(error),
+            };
+            self.memory.lock().insert(key, answer.clone());
+            answer
         };
         answer
             .map(|planned| PlannedIteration::clone(&planned))

@@ -27,6 +27,9 @@ const WHOLE: u32 = 64;
 /// Nodes by kind.
 type Mix = BTreeMap<NodeClass, usize>;
 
+/// The fastest plan of some nodes, with what an iteration of it goes into.
+type Best = (Arc<IterationBreakdown>, Arc<PlannedIteration>);
+
 /// A plan that is known, and the nodes that it needs.
 pub(super) struct Known {
     pub(super) planned: Arc<PlannedIteration>,
@@ -99,7 +102,7 @@ struct Oracle<'a> {
     known: Vec<Known>,
     others: Vec<&'a Known>,
     /// The best by mix: of its own, or of the others'.
-    by_mix: BTreeMap<Mix, Option<(Arc<IterationBreakdown>, Arc<PlannedIteration>)>>,
+    by_mix: BTreeMap<Mix, Option<Best>>,
     used: Vec<Arc<PlannedIteration>>,
     /// Places in `used` by address: a plan is used again and again.
     numbers: BTreeMap<usize, usize>,

@@ -67,7 +67,7 @@ fn with_room_for_copies(request: &PlanRequest) -> CostModel {
     let settings = cost.settings();
     let optimizer_bytes_per_parameter = settings.optimizer_bytes_per_parameter + copy_bytes;
     let profiled_bytes_per_parameter = settings.profiled_bytes_per_parameter + copy_bytes;
-    let settings = CostSettings { optimizer_bytes_per_parameter, profiled_bytes_per_parameter, ..settings.clone() };
+    let settings = CostSettings { optimizer_bytes_per_parameter, profiled_bytes_per_parameter, ..*settings };
     CostModel::new(cost.model().clone(), settings, cost.profile().cloned()).with_framework(cost.framework())
 }
 

@@ -30,7 +30,8 @@ pub fn liveput_share(replicas: usize, depth: usize, outlook: Outlook) -> f64 {
     let spare = (outlook.nodes as f64 - used).max(0.0) * (1.0 - outlook.lost_share);
     let lost_share = ((outlook.lost_share * used - spare) / used).clamp(0.0, 1.0);
     let at_least = tails(replicas, 1.0 - lost_share);
-    at_least[1..].iter().map(|share| share.powi(depth as i32)).sum::<f64>() / replicas as f64
+    let depth = i32::try_from(depth).unwrap_or(i32::MAX);
+    at_least[1..].iter().map(|share| share.powi(depth)).sum::<f64>() / replicas as f64
 }
 
 /// Tokens a second that are to be expected of a plan.
@@ -73,7 +74,7 @@ mod tests {
         assert_relative_eq!(liveput_share(1, 2, Outlook { lost_share: 0.1, nodes: 3 }), 1.0);
         // Two replicas of two nodes, a tenth lost: P(>= 1) = 0.99, P(>= 2) = 0.81, each squared.
         let share = liveput_share(2, 2, Outlook { lost_share: 0.1, nodes: 4 });
-        assert_relative_eq!(share, (0.99_f64.powi(2) + 0.81_f64.powi(2)) / 2.0);
+        assert_relative_eq!(share, f64::midpoint(0.99_f64.powi(2), 0.81_f64.powi(2)));
         assert_relative_eq!(liveput_share(3, 4, Outlook { lost_share: 0.0, nodes: 12 }), 1.0);
     }
 

@@ -25,12 +25,15 @@ const COLORS: [RGBColor; 5] = [
 ];
 const PAPER_FILL: RGBColor = RGBColor(238, 238, 226);
 
+/// A model on a cluster, and its cases.
+type Row<'a> = (String, Vec<&'a RecoveryCase>);
+
 /// Draws the ratios of the stop as SVG: a row for each model and cluster, a mark for each link speed.
 pub fn recovery_svg(comparison: &RecoveryComparison) -> String {
     let links = links(comparison);
-    let rows: Vec<(LostState, Vec<(String, Vec<&RecoveryCase>)>)> =
+    let rows: Vec<(LostState, Vec<Row<'_>>)> =
         LostState::ALL.into_iter().map(|lost| (lost, rows_of(comparison, lost))).collect();
-    let tall: i32 = rows.iter().map(|(_, rows)| HEADING + ROW * rows.len() as i32).sum();
+    let tall: i32 = rows.iter().map(|(_, rows)| rows.iter().fold(HEADING, |height, _| height + ROW)).sum();
     let panel = Panel { left: LEFT, right: RIGHT, top: TOP, bottom: TOP + tall };
     let ratios = || comparison.cases.iter().map(RecoveryCase::stop_ratio);
     let axis = Axis::of_range(ratios().fold(1.0, f64::min), ratios().fold(PAPER[1], f64::max) * 1.02, 8.0);
@@ -94,8 +97,8 @@ fn links(comparison: &RecoveryComparison) -> Vec<u64> {
 }
 
 /// The cases of one kind, by model and cluster.
-fn rows_of(comparison: &RecoveryComparison, lost: LostState) -> Vec<(String, Vec<&RecoveryCase>)> {
-    let mut rows: Vec<(String, Vec<&RecoveryCase>)> = Vec::new();
+fn rows_of(comparison: &RecoveryComparison, lost: LostState) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row<'_>> = Vec::new();
     for case in comparison.cases.iter().filter(|case| case.lost_state == lost) {
         let name = format!("{}: {}", case.model, case.cluster);
         match rows.iter_mut().find(|(known, _)| *known == name) {
