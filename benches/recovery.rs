@@ -17,12 +17,23 @@ fn main() {
         return;
     }
     let near = median_of(|| loss(&["--recover-from", "all"]));
-    let far = median_of(|| loss(&["--recover-from", "object-store", "--store-mb-per-s", "200"]));
+    let from_store = |option| median_of(|| loss(&["--recover-from", "object-store", option, "200"]));
+    let (each, all) = (from_store("--store-mb-per-s"), from_store("--store-total-mb-per-s"));
     println!("loss of a node, medians of {RUNS} runs      ready after   first new step done after   read");
-    for (name, row) in [("nearest copies", &near), ("object store at 200 MB/s", &far)] {
+    let rows = [
+        ("nearest copies", &near),
+        ("object store, 200 MB/s for each rank", &each),
+        ("object store, 200 MB/s for all ranks", &all),
+    ];
+    for (name, row) in rows {
         println!("  {name:<36} {:>10.3} s {:>19.3} s {:>13.0} MB", row[0], row[1], row[2] / 1e6);
     }
-    println!("  ratio {:.1} until ready, {:.1} until the first new step is done", far[0] / near[0], far[1] / near[1]);
+    for (name, far) in [("each", &each), ("all", &all)] {
+        let [ready, done] = [0, 1].map(|figure| far[figure] / near[figure]);
+        println!(
+            "  ratio with 200 MB/s for {name}: {ready:.1} until ready, {done:.1} until the first new step is done"
+        );
+    }
     let checkpoint = median_of(checkpoint);
     println!("checkpoints, medians of {RUNS} runs");
     println!("  standing still                       {:>10.3} s", checkpoint[0]);

@@ -1,26 +1,76 @@
-//! A day of spot nodes under each policy: planning, simulating and booking, without writing files.
+//! Replays: planning, simulating and booking, without writing files.
+//!
+//! A day of the repository's trace under each policy, by criterion; then, once each and printed in seconds: thirty days of
+//! a generated market of 256 GPUs under all policies, a thousand generated days under one policy, and Bamboo's p3 trace if
+//! the environment variable `AUTOHET_BAMBOO_P3` names it.
 
 use autohet::cost::{CostModel, CostSettings};
 use autohet::elastic::checkpoint::CheckpointSettings;
-use autohet::elastic::{ReconfigurationSettings, policies};
+use autohet::elastic::{PlanMemory, Policy, ReconfigurationSettings, policies};
 use autohet::model::ModelSpec;
 use autohet::plan::TrainingSettings;
-use autohet::replay::{ReplaySettings, replay};
-use autohet::trace::{OfferDefaults, read};
-use criterion::{Criterion, criterion_group, criterion_main};
+use autohet::replay::{IterationMemory, ReplaySettings, replay, replay_with};
+use autohet::trace::generator::{GeneratorSettings, PoolSettings, generate};
+use autohet::trace::{OfferDefaults, ReadOptions, Trace, read, read_with};
+use criterion::Criterion;
+use rayon::prelude::*;
 use std::hint::black_box;
 use std::path::Path;
 use std::slice;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A job with the usual settings.
+struct Job {
+    cost: CostModel,
+    training: TrainingSettings,
+    checkpoint: CheckpointSettings,
+    reconfiguration: ReconfigurationSettings,
+}
+
+impl Job {
+    fn new(model: &str) -> Self {
+        Self {
+            cost: CostModel::new(ModelSpec::preset(model).expect("a preset"), CostSettings::default(), None),
+            training: TrainingSettings::default(),
+            checkpoint: CheckpointSettings::default(),
+            reconfiguration: ReconfigurationSettings::default(),
+        }
+    }
+
+    fn settings(&self) -> ReplaySettings<'_> {
+        ReplaySettings {
+            cost: &self.cost,
+            training: &self.training,
+            checkpoint: &self.checkpoint,
+            reconfiguration: &self.reconfiguration,
+        }
+    }
+
+    /// Iterations of the first policy.
+    fn replay(&self, trace: &Trace, policies: &[Policy], memory: &IterationMemory) -> u64 {
+        let events = trace.cluster_events(&OfferDefaults::default()).expect("nodes are known");
+        let replayed = replay_with(&events, trace.span, policies, self.settings(), memory, &|_| ()).expect("it runs");
+        replayed.policies[0].iterations
+    }
+}
+
+fn main() {
+    // `cargo test` and `cargo bench` compile this alike; only the latter runs it with this argument.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    day(&mut Criterion::default().configure_from_args());
+    month();
+    thousand_days();
+    bamboo();
+}
 
 fn day(criterion: &mut Criterion) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/aws-spot.csv");
     let trace = read(&path).expect("our own trace");
     let events = trace.cluster_events(&OfferDefaults::default()).expect("our own trace");
-    let cost = CostModel::new(ModelSpec::preset("gpt3-6.7b").expect("a preset"), CostSettings::default(), None);
-    let (training, checkpoint, reconfiguration) =
-        (TrainingSettings::default(), CheckpointSettings::default(), ReconfigurationSettings::default());
-    let settings =
-        ReplaySettings { cost: &cost, training: &training, checkpoint: &checkpoint, reconfiguration: &reconfiguration };
+    let job = Job::new("gpt3-6.7b");
     let mut group = criterion.benchmark_group("replay_aws_spot");
     group.sample_size(10);
     for name in policies::NAMES {
@@ -28,12 +78,67 @@ fn day(criterion: &mut Criterion) {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let policies = slice::from_ref(&policy);
-                black_box(replay(&events, trace.span, policies, settings, &|_| ())).expect("it runs")
+                black_box(replay(&events, trace.span, policies, job.settings(), &|_| ())).expect("it runs")
             });
         });
     }
     group.finish();
 }
 
-criterion_group!(benches, day);
-criterion_main!(benches);
+/// All policies by name, with plans that they share.
+fn remembering(names: &[&str]) -> Vec<Policy> {
+    let memory = Arc::new(PlanMemory::default());
+    names.iter().map(|name| policies::by_name(name).expect("one of the names").remembering(&memory)).collect()
+}
+
+/// A market of these pools, whose nodes stay up for so long in the mean.
+fn market(pools: &[&str], hours: f64, up_time_mean_hours: f64) -> GeneratorSettings {
+    let pool = |text: &&str| {
+        let pool = PoolSettings::parse(text).expect("our own notation");
+        PoolSettings { up_time_mean_hours, ..pool }
+    };
+    GeneratorSettings { hours, pools: pools.iter().map(pool).collect(), ..GeneratorSettings::default() }
+}
+
+fn month() {
+    let pools = ["12x8xA100-40@us-east-1a:8.0", "10x8xV100-16@us-east-1b:6.5", "10x8xT4@us-east-1a:2.9"];
+    let trace = generate(&market(&pools, 720.0, 9.0)).expect("within the ranges");
+    let job = Job::new("gpt3-6.7b");
+    for names in [&policies::NAMES[..1], &policies::NAMES[..]] {
+        let policies = remembering(names);
+        let begun = Instant::now();
+        job.replay(&trace, &policies, &IterationMemory::default());
+        let (events, seconds) = (trace.events.len(), begun.elapsed().as_secs_f64());
+        println!("30 days, 256 GPUs of 3 types, {events} events, {}: {seconds:.2} s", names.join(", "));
+    }
+}
+
+fn thousand_days() {
+    const SEEDS: u64 = 1000;
+    let settings =
+        market(&["5x8xA100-40@us-east-1a:8.0", "4x8xV100-16@us-east-1b:6.5", "3x8xT4@us-east-1a:2.9"], 24.0, 2.0);
+    let (job, policies, memory) = (Job::new("gpt3-6.7b"), remembering(&["autohet"]), IterationMemory::default());
+    let begun = Instant::now();
+    let of_seed = |seed| {
+        let trace = generate(&GeneratorSettings { seed, ..settings.clone() }).expect("within the ranges");
+        job.replay(&trace, &policies, &memory)
+    };
+    let iterations: Vec<u64> = (0..SEEDS).into_par_iter().map(of_seed).collect();
+    let mean = iterations.iter().sum::<u64>() as f64 / SEEDS as f64;
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{SEEDS} generated days under autohet: {seconds:.2} s, {mean:.0} iterations in the mean");
+}
+
+fn bamboo() {
+    let Some(path) = std::env::var_os("AUTOHET_BAMBOO_P3") else { return };
+    let options = ReadOptions { gpu_type: Some("V100-16".into()), gpus_per_node: Some(1), ..ReadOptions::default() };
+    let trace = read_with(Path::new(&path), &options).expect("a trace");
+    let job = Job::new("gpt3-1.3b");
+    for name in policies::NAMES {
+        let policies = remembering(&[name]);
+        let begun = Instant::now();
+        let iterations = job.replay(&trace, &policies, &IterationMemory::default());
+        let (events, seconds) = (trace.events.len(), begun.elapsed().as_secs_f64());
+        println!("{}, {events} events, {name}: {seconds:.3} s, {iterations} iterations", path.display());
+    }
+}

@@ -9,6 +9,7 @@ macro_rules! eprintln {
     }};
 }
 
+mod across;
 mod args;
 mod doctor;
 mod files;
@@ -60,6 +61,8 @@ pub fn run_sim(args: SimArgs) -> ExitCode {
         Some(SimCommand::Iteration(args)) => iteration::run(&args),
         Some(SimCommand::Compare(args)) => plan::run_compare(&args),
         Some(SimCommand::Reproduce(ReproduceCommand::Sailor(args))) => reproduce::run_sailor(&args),
+        Some(SimCommand::Reproduce(ReproduceCommand::Recovery(args))) => reproduce::run_recovery(&args),
+        Some(SimCommand::Across(args)) => across::run(&args),
         Some(SimCommand::Trace(command)) => trace::run(&command),
         Some(SimCommand::Validate(args)) => validate::run(&args),
         Some(SimCommand::Sweep(args)) => sweep::run(&args),

@@ -60,6 +60,8 @@ pub struct GpuSpec {
     pub host_bytes_per_s: f64,
     /// Typical spot price of one GPU, used where a trace or cluster file names none.
     pub spot_usd_per_hour: f64,
+    /// Price of one GPU of a node that nobody takes away.
+    pub on_demand_usd_per_hour: f64,
 }
 
 /// A link: `time(bytes) = latency + bytes / bandwidth`.

@@ -3,7 +3,9 @@
 mod iteration;
 mod ledger;
 mod memory;
+mod network;
 
 pub use iteration::{IterationBreakdown, RankShares};
 pub use ledger::{Activity, GpuTime, Ledger};
 pub use memory::{MemoryChange, RankMemory, memory_over_time};
+pub use network::interface_use;

@@ -126,6 +126,13 @@ impl Plan {
         }
     }
 
+    /// The stage of the same replica whose layers this stage holds a second copy of: under redundant computation the next
+    /// one, and the first one behind the last.
+    pub fn stands_in_for(&self, replica: &Replica, stage: usize) -> Option<usize> {
+        let depth = replica.stages.len();
+        (self.schedule == ScheduleKind::Redundant && depth > 1).then(|| (stage + 1) % depth)
+    }
+
     /// Number of ranks, one per GPU in use.
     pub fn world_size(&self) -> usize {
         self.replicas.iter().flat_map(|replica| &replica.stages).map(|stage| stage.gpus.len()).sum()

@@ -2,12 +2,17 @@
 //! its actions on the simulated clock, and books every GPU-second.
 
 mod books;
+mod iterations;
+mod on_demand;
+mod oracle;
 mod outcome;
 mod world;
 
-pub use outcome::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment};
+pub use iterations::IterationMemory;
+pub use outcome::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment, Spending};
 
 use crate::elastic::checkpoint::CheckpointSettings;
+use crate::elastic::policies::Capacity;
 use crate::elastic::{Controller, ControllerSettings, MembershipChange, Policy, ReconfigurationSettings};
 use crate::plan::{PlanError, PlanLimits, PlanRequest, TrainingSettings};
 use crate::runtime::sim::{SimError, Simulator};
@@ -16,6 +21,7 @@ use crate::units::SimTime;
 use crate::{cluster::Cluster, cost::CostModel};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use world::{Ran, World};
 
 /// What a replay needs beside the trace.
 #[derive(Clone, Copy)]
@@ -42,7 +48,8 @@ pub enum ReplayError {
     Sim(#[from] SimError),
 }
 
-/// Replays `events`, which end at `span`, under each policy, side by side on all cores. `progress` is told how much
+/// Replays `events`, which end at `span`, under each policy, side by side on all cores; those that know the trace come last,
+/// with the plans of all others. `progress` is told how much
 /// simulated time has passed, by any policy, since it was last told.
 pub fn replay(
     events: &[NodeEvent],
@@ -51,22 +58,54 @@ pub fn replay(
     settings: ReplaySettings<'_>,
     progress: &(dyn Fn(SimTime) + Sync),
 ) -> Result<Replay, ReplayError> {
+    replay_with(events, span, policies, settings, &IterationMemory::default(), progress)
+}
+
+/// The same, with iterations that other replays of the same job have simulated.
+pub fn replay_with(
+    events: &[NodeEvent],
+    span: SimTime,
+    policies: &[Policy],
+    settings: ReplaySettings<'_>,
+    memory: &IterationMemory,
+    progress: &(dyn Fn(SimTime) + Sync),
+) -> Result<Replay, ReplayError> {
     let changes = changes_by_time(events);
+    let nothing = Cluster::default();
+    let request = PlanRequest {
+        cluster: &nothing,
+        cost: settings.cost,
+        training: settings.training,
+        judge: &Simulator,
+        limits: PlanLimits::default(),
+    };
     let run = |policy: &Policy| {
-        let nothing = Cluster::default();
-        let request = PlanRequest {
-            cluster: &nothing,
-            cost: settings.cost,
-            training: settings.training,
-            judge: &Simulator,
-            limits: PlanLimits::default(),
+        let owned = match policy.capacity {
+            Capacity::Spot => None,
+            Capacity::OnDemand => Some(changes_by_time(&on_demand::on_demand(events))),
         };
+        let changes = owned.as_deref().unwrap_or(&changes);
         let controller_settings =
             ControllerSettings { checkpoint: settings.checkpoint, reconfiguration: settings.reconfiguration };
         let controller = Controller::new(policy, request, controller_settings);
-        world::World::new(controller, settings, &changes, span).run(policy.name, progress)
+        let mut ran = World::new(controller, settings, memory, changes, span).run(policy.name, progress)?;
+        if policy.capacity != Capacity::Spot {
+            // The bound is one of what the trace's nodes can do.
+            ran.known.clear();
+        }
+        Ok(ran)
     };
-    let policies = policies.par_iter().map(run).collect::<Result<_, _>>()?;
+    let followed: Vec<&Policy> = policies.iter().filter(|policy| !policy.foresight).collect();
+    let ran = followed.par_iter().map(|policy| run(policy)).collect::<Result<Vec<Ran>, ReplayError>>()?;
+    let outcome = |policy: &Policy| match followed.iter().position(|followed| std::ptr::eq(*followed, policy)) {
+        Some(index) => Ok(ran[index].outcome.clone()),
+        None => {
+            let bound = oracle::bound(policy, request, (settings, memory), &changes, span, &ran);
+            progress(span);
+            bound
+        }
+    };
+    let policies = policies.iter().map(outcome).collect::<Result<_, _>>()?;
     let (gpu_types, capacity) = capacity(events);
     let losses = changes.iter().filter(|(_, change)| !change.lost.is_empty());
     let losses = losses.map(|(time, change)| (*time, change.lost.len() as u32)).collect();
@@ -83,7 +122,11 @@ pub(crate) fn changes_by_time(events: &[NodeEvent]) -> Vec<(SimTime, MembershipC
         let (_, change) = changes.last_mut().expect("one was just pushed");
         match &event.kind {
             NodeEventKind::Up(node) => change.joined.push(node.clone()),
-            NodeEventKind::Notice(name) => change.noticed.push(name.clone()),
+            NodeEventKind::Notice { node, notice } => {
+                change.noticed.push(node.clone());
+                let loss = event.time.saturating_add(*notice);
+                change.losses_at = Some(change.losses_at.map_or(loss, |first| first.min(loss)));
+            }
             // A node that comes and goes at one time was never there: losses are applied before joins.
             NodeEventKind::Down(name) if change.joined.iter().any(|node| node.name == *name) => {
                 change.joined.retain(|node| node.name != *name);
@@ -118,7 +161,7 @@ fn capacity(events: &[NodeEvent]) -> (Vec<String>, Vec<CapacityPoint>) {
                     gpus[index] -= count;
                 }
             }
-            NodeEventKind::Notice(_) => continue,
+            NodeEventKind::Notice { .. } => continue,
         }
         if points.last().is_some_and(|point| point.time == event.time) {
             points.pop();

@@ -5,7 +5,9 @@
 //! exception is [`ResultsFolder`], which puts those bytes on disk, all of them or none.
 
 mod accuracy;
+mod across;
 mod canvas;
+mod costs_csv;
 mod error;
 mod figures;
 #[cfg(test)]
@@ -24,6 +26,7 @@ mod plan_report;
 mod plans_jsonl;
 mod records;
 mod recoveries_csv;
+mod recovery_comparison;
 mod rented;
 mod reproduction;
 mod results_folder;
@@ -35,6 +38,8 @@ mod timeline_csv;
 mod variation;
 
 pub use accuracy::{accuracy_csv, accuracy_json, accuracy_markdown, accuracy_svg, accuracy_table};
+pub use across::{AcrossRow, across_csv, across_json, across_table, interval_table};
+pub use costs_csv::costs_csv;
 pub use error::ReportError;
 pub use front_chart::{FrontPoint, front_svg};
 pub use gantt::gantt_svg;
@@ -49,6 +54,10 @@ pub use plan_report::{ComparedPlanner, PlanReport, StageFootprint, comparison_js
 pub use plans_jsonl::plans_jsonl;
 pub use records::Records;
 pub use recoveries_csv::recoveries_csv;
+pub use recovery_comparison::{
+    LostState, Recovered, RecoveryCase, RecoveryComparison, recovery_csv, recovery_markdown, recovery_svg,
+    recovery_table,
+};
 pub use rented::{rented_json, unlike};
 pub use reproduction::{
     ReproducedCase, ReproducedPlan, Reproduction, reproduction_csv, reproduction_markdown, reproduction_svg,

@@ -185,7 +185,7 @@ impl Default for Scenario {
         Self {
             model: "gpt3-6.7b".into(),
             cluster: None,
-            policies: policies::NAMES.map(str::to_owned).to_vec(),
+            policies: policies::DEFAULTS.map(str::to_owned).to_vec(),
             profile: Vec::new(),
             written_by: None,
             trace: TraceSettings::default(),

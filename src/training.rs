@@ -7,6 +7,7 @@
 
 mod checkpoints;
 mod clusters;
+mod copies;
 mod elsewhere;
 mod error;
 mod given_plan;
@@ -137,11 +138,12 @@ impl Training {
             tensor_parallel_sizes: (0..=most.ilog2()).map(|power| 1 << power).collect(),
         });
         let every = self.checkpoints.as_ref().map(|plan| plan.every);
+        let peer_copies = self.checkpoints.as_ref().map_or(0, |plan| plan.peer_copies);
         let interval = every.map_or(CheckpointInterval::Never, |count| CheckpointInterval::Steps { count });
         Rules {
             policy: policies::training(planner, self.sources),
             training,
-            checkpoint: CheckpointSettings { interval, ..CheckpointSettings::default() },
+            checkpoint: CheckpointSettings { interval, peer_copies, ..CheckpointSettings::default() },
             reconfiguration: ReconfigurationSettings::one_machine(),
         }
     }

@@ -136,6 +136,7 @@ fn draw(rows: &[Row]) {
     let mut chart = ChartBuilder::on(&area)
         .caption("Time of an event against GPUs in the cluster", ("sans-serif", 18))
         .margin(12)
+        .margin_right(36)
         .x_label_area_size(44)
         .y_label_area_size(60)
         .build_cartesian_2d((50.0_f64..10_000.0).log_scale(), 0.0..most * 1.25)

@@ -1,5 +1,6 @@
 //! Arguments of `autohet-sim`.
 
+mod across;
 mod iteration;
 mod planning;
 mod recommend;
@@ -7,6 +8,7 @@ mod sweep;
 mod terminal;
 mod variation;
 
+pub(super) use across::{AcrossArgs, MarketArgs};
 pub(super) use iteration::IterationArgs;
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
 pub(super) use recommend::RecommendArgs;
@@ -14,7 +16,7 @@ pub(super) use sweep::{MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
 pub(super) use terminal::{CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs};
 pub(super) use variation::VariationArgs;
 
-use super::reproduce::SailorArgs;
+use super::reproduce::{RecoveryArgs, SailorArgs};
 use super::validate::ValidateArgs;
 use crate::cost::Framework;
 use crate::model::Precision;
@@ -59,6 +61,8 @@ pub(super) enum SimCommand {
     /// Makes and measures availability traces.
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Replays many traces, or many markets made from one description, and puts the policies side by side.
+    Across(AcrossArgs),
     /// Predicts runs that others measured, and says how far off the predictions are.
     Validate(ValidateArgs),
     /// Does many runs, plans or replays, over whatever is varied, and compares them with earlier ones.
@@ -174,7 +178,8 @@ pub(super) struct ReplayArgs {
     /// TOML file of settings; other options go before it
     #[arg(long, value_name = "FILE")]
     pub(super) scenario: Option<PathBuf>,
-    /// Policies to replay [default: autohet,varuna,restart]
+    /// Policies to replay: autohet, varuna, restart, bamboo, oobleck, parcae, on-demand, oracle, or all [default:
+    /// autohet,varuna,restart]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(super) policies: Option<Vec<String>>,
     #[command(flatten)]
@@ -202,6 +207,8 @@ pub(super) struct ReplayArgs {
 pub(super) enum ReproduceCommand {
     /// Plans every case of AutoHet's comparison with Megatron-LM and Whale, and writes the ratios beside the paper's
     Paper(ReproduceArgs),
+    /// Loses nodes under AutoHet's policy and Varuna's, with the lost state near or far, and writes how long each stands still
+    Recovery(RecoveryArgs),
     /// OPT-350M on six clusters of A100 and V100, by the closed form of Sailor (SOSP'25) on its own profiles
     Sailor(SailorArgs),
 }
@@ -262,18 +269,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = GENERATE_EXAMPLES)]
 pub(super) struct GenerateArgs {
-    /// Seed of all randomness [default: 0]
-    #[arg(long, allow_negative_numbers = true)]
-    pub(super) seed: Option<u64>,
-    /// Length of the trace [default: 24]
-    #[arg(long, allow_negative_numbers = true)]
-    pub(super) hours: Option<f64>,
-    /// Equal nodes in one zone; may be repeated
-    #[arg(long = "pool", value_name = "POOL")]
-    pub(super) pools: Vec<String>,
-    /// TOML file of market settings; other options go before it
-    #[arg(long, value_name = "FILE")]
-    pub(super) settings: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) market: MarketArgs,
     /// File to write [default: stdout]
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,

@@ -1,15 +1,15 @@
 //! `autohet-sim --trace`: the main job.
 
-use super::args::{Format, ReplayArgs};
+use super::args::{Format, JobArgs, ReadingArgs, ReplayArgs};
 use super::{Verdict, job, page, print};
 use crate::cluster::{Cluster, GpuSpec};
 use crate::cost::CostModel;
-use crate::elastic::Policy;
 use crate::elastic::checkpoint::CheckpointInterval;
 use crate::elastic::policies;
+use crate::elastic::{PlanMemory, Policy};
 use crate::replay::{PolicyOutcome, Replay, ReplaySettings, replay};
 use crate::report::{
-    ResultsFolder, Screen, Summary, SummaryInputs, ledger_csv, perfetto_json, plans_jsonl, policy_table,
+    ResultsFolder, Screen, Summary, SummaryInputs, costs_csv, ledger_csv, perfetto_json, plans_jsonl, policy_table,
     recoveries_csv, throughput_svg, timeline_csv,
 };
 use crate::runtime::sim::simulate;
@@ -23,12 +23,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     let scenario = resolve(args)?;
     let file = scenario.trace.file.clone().ok_or_else(no_trace)?;
-    let policies = scenario.policies.iter().map(|name| policy(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let memory = Arc::new(PlanMemory::default());
+    let policies = scenario.policies.iter().map(|name| Ok(policy(name)?.remembering(&memory)));
+    let policies = policies.collect::<anyhow::Result<Vec<_>>>()?;
     let cost = job::cost_model(&scenario)?;
     let trace = trace::read_with(&file, &scenario.trace.read_options())?;
     let events = cluster_events(&trace, &scenario)?;
@@ -77,10 +80,7 @@ fn resolve(args: &ReplayArgs) -> anyhow::Result<Scenario> {
         ));
     }
     let mut scenario = file.map(|file| file.scenario).unwrap_or_default();
-    job::apply(&args.job, &mut scenario);
-    if let Some(policies) = &args.policies {
-        scenario.policies.clone_from(policies);
-    }
+    apply_job(&mut scenario, args.policies.as_deref(), &args.job)?;
     scenario.trace.file = args.trace.clone().or_else(|| scenario.trace.file.clone());
     job::apply_reading(&args.reading, &mut scenario.trace);
     if let Some(seconds) = args.checkpoint_interval_s {
@@ -92,7 +92,39 @@ fn resolve(args: &ReplayArgs) -> anyhow::Result<Scenario> {
     Ok(scenario)
 }
 
-fn policy(name: &str) -> anyhow::Result<Policy> {
+/// The job and the policies of replays that have no scenario.
+pub(super) fn resolve_job(
+    policies: Option<&[String]>,
+    job: &JobArgs,
+    reading: &ReadingArgs,
+) -> anyhow::Result<Scenario> {
+    let mut scenario = Scenario::default();
+    apply_job(&mut scenario, policies, job)?;
+    job::apply_reading(reading, &mut scenario.trace);
+    scenario.check()?;
+    Ok(scenario)
+}
+
+fn apply_job(scenario: &mut Scenario, policies: Option<&[String]>, job: &JobArgs) -> anyhow::Result<()> {
+    job::apply(job, scenario);
+    if let Some(policies) = policies {
+        scenario.policies = policies.to_vec();
+    }
+    scenario.policies = all_of(&scenario.policies)?;
+    Ok(())
+}
+
+/// The policies by name, with `all` written out.
+fn all_of(names: &[String]) -> anyhow::Result<Vec<String>> {
+    if names.iter().any(|name| name.trim().is_empty()) {
+        let all = policies::NAMES.join(", ");
+        return Err(anyhow!("a policy without a name\nhint: name some of {all}, with commas between, or `all`"));
+    }
+    let is_all = names.iter().any(|name| name == policies::ALL);
+    Ok(if is_all && names.len() == 1 { policies::NAMES.map(str::to_owned).to_vec() } else { names.to_vec() })
+}
+
+pub(super) fn policy(name: &str) -> anyhow::Result<Policy> {
     policies::by_name(name)
         .ok_or_else(|| anyhow!("unknown policy `{name}`\nhint: {}", suggest::hint(name, policies::NAMES)))
 }
@@ -149,6 +181,7 @@ fn write_results(
     folder.write("summary.json", summary.to_json())?;
     folder.write("timeline.csv", timeline_csv(replay, tokens_per_iteration))?;
     folder.write("ledger.csv", ledger_csv(replay))?;
+    folder.write("costs.csv", costs_csv(replay))?;
     folder.write("recoveries.csv", recoveries_csv(replay))?;
     folder.write("plans.jsonl", plans_jsonl(replay))?;
     folder.write("throughput.svg", throughput_svg(replay, tokens_per_iteration))?;
@@ -169,7 +202,7 @@ pub(super) fn nodes_at(time: SimTime, events: &[NodeEvent]) -> Cluster {
         match &event.kind {
             NodeEventKind::Up(node) => drop(nodes.insert(node.name.clone(), node.clone())),
             NodeEventKind::Down(name) => drop(nodes.remove(name)),
-            NodeEventKind::Notice(_) => {}
+            NodeEventKind::Notice { .. } => {}
         }
     }
     Cluster { nodes: nodes.into_values().collect() }

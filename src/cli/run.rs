@@ -100,7 +100,8 @@ fn prepare(args: &RunArgs) -> anyhow::Result<(Training, Session)> {
     check_nodes(&job.plan, &cluster, all_nodes)?;
     let elsewhere = args.hosts.resolve(&planned.cluster, injection.is_some())?;
     if job.device == DeviceKind::Cpu && !job.conditions.is_emulated() {
-        host::check_memory(&job.plan, &job.model, data.held_bytes(), &elsewhere.nodes)?;
+        let peer_copies = checkpoints.as_ref().map_or(0, |plan| plan.peer_copies);
+        host::check_memory(&job.plan, &job.model, data.held_bytes(), &elsewhere.nodes, peer_copies)?;
     }
     args.injection.check(all_nodes, args.steps, checkpoints.is_some())?;
     let session = Session::new(&job, output, slow_motion(args, &planned))?;

@@ -1,6 +1,6 @@
 //! `autohet-sim trace`.
 
-use super::args::{ConvertArgs, Format, GenerateArgs, ReadingArgs, StatsArgs, TraceCommand};
+use super::args::{ConvertArgs, Format, GenerateArgs, MarketArgs, ReadingArgs, StatsArgs, TraceCommand};
 use super::{Verdict, files, job, print, print_json};
 use crate::cluster::GpuSpec;
 use crate::input;
@@ -20,6 +20,12 @@ pub(super) fn run(command: &TraceCommand) -> anyhow::Result<Verdict> {
 }
 
 fn run_generate(args: &GenerateArgs) -> anyhow::Result<Verdict> {
+    let trace = generate(&market(&args.market)?)?;
+    write(&trace, args.out.as_deref())
+}
+
+/// The market that is described: a file first, then the options.
+pub(super) fn market(args: &MarketArgs) -> anyhow::Result<GeneratorSettings> {
     let mut settings = args.settings.as_deref().map(read_settings).transpose()?.unwrap_or_default();
     settings.seed = args.seed.unwrap_or(settings.seed);
     settings.hours = args.hours.unwrap_or(settings.hours);
@@ -29,8 +35,7 @@ fn run_generate(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     for pool in &settings.pools {
         GpuSpec::lookup(&pool.gpu_type)?;
     }
-    let trace = generate(&settings)?;
-    write(&trace, args.out.as_deref())
+    Ok(settings)
 }
 
 /// Writes canonical CSV to a file or to stdout.

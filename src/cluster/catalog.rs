@@ -40,6 +40,7 @@ struct Raw {
     intra_node_latency_s: f64,
     host_bytes_per_s: f64,
     spot_usd_per_hour: f64,
+    on_demand_usd_per_hour: f64,
     sources: BTreeMap<String, String>,
 }
 
@@ -112,6 +113,7 @@ fn entry(raw: Raw) -> Entry {
         intra_node_kind: raw.intra_node_kind,
         host_bytes_per_s: raw.host_bytes_per_s,
         spot_usd_per_hour: raw.spot_usd_per_hour,
+        on_demand_usd_per_hour: raw.on_demand_usd_per_hour,
     };
     Entry { spec: Arc::new(spec), names, sources: raw.sources }
 }
@@ -136,8 +138,11 @@ mod tests {
                 spec.name
             );
             assert!(spec.spot_usd_per_hour > 0.0, "{}", spec.name);
+            assert!(spec.on_demand_usd_per_hour > spec.spot_usd_per_hour, "{}", spec.name);
             let figures: BTreeSet<_> = spec.sources().map(|(figure, _)| figure).collect();
-            for figure in ["memory", "fp32", "fp16", "hbm", "multiprocessors", "intra_node", "host", "price"] {
+            for figure in
+                ["memory", "fp32", "fp16", "hbm", "multiprocessors", "intra_node", "host", "price", "on_demand"]
+            {
                 assert!(figures.contains(figure), "{} names no source for `{figure}`", spec.name);
             }
             assert_eq!(figures.contains("bf16"), spec.bf16_flops_per_s.is_some(), "{}", spec.name);

@@ -29,6 +29,9 @@ pub struct CheckpointSettings {
     pub object_store_bytes_per_s: f64,
     /// Bandwidth of the object store over all nodes together. No limit by default.
     pub object_store_total_bytes_per_s: Option<f64>,
+    /// Nodes that don't hold a shard themselves and keep a copy of it in host memory, for each shard. None by default: state
+    /// that survivors hold is there without it, and the rest is rarely read.
+    pub peer_copies: u32,
 }
 
 /// Time from one checkpoint to the next.
@@ -81,6 +84,7 @@ impl Default for CheckpointSettings {
             disk_bytes_per_s,
             object_store_bytes_per_s,
             object_store_total_bytes_per_s,
+            peer_copies: 0,
         }
     }
 }

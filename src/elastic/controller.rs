@@ -1,19 +1,22 @@
 //! The controller: events in, actions out. It has no clock and does no I/O: the world that feeds it, simulated or real,
 //! tells it the time with each event and carries out what it asks for.
 
+mod changes;
+mod under_way;
+
 use super::checkpoint::{CheckpointSettings, Expected};
 use super::events::{Action, CheckpointPlace, Event, LostCopies, MembershipChange, Snapshot};
-use super::layer_bitmap::LayerBitmap;
+use super::layer_bitmap::{AllowedSources, LayerBitmap};
 use super::layout::StateLayout;
 use super::membership::Membership;
+use super::peer_copies::{PeerCopies, place_copies};
 use super::plan_cache::{PlacedPlan, PlanCache};
 use super::policies::{JoinRule, Policy};
-use super::reconfiguration::{Cause, Reconfiguration, ReconfigurationSettings};
-use super::recovery::{RecoveryOptions, plan_recovery};
+use super::reconfiguration::{Cause, ReconfigurationSettings};
 use crate::plan::{PlanError, PlanRequest};
 use crate::units::SimTime;
-use std::collections::BTreeSet;
 use std::sync::Arc;
+use under_way::UnderWay;
 
 /// Fixed inputs of a controller beside its policy.
 #[derive(Clone, Copy)]
@@ -46,14 +49,21 @@ pub struct Controller<'a> {
     persisting: Option<Persisting>,
     last_recovery: SimTime,
     refusal: Option<PlanError>,
+    /// The time of the event being handled.
+    now: SimTime,
+    /// When the iteration under way began.
+    iteration_since: SimTime,
+    upload_cost_s: f64,
 }
 
-/// A snapshot on its way to disks and object store, until both have it, a node that holds it is lost, or a newer one
-/// begins.
+/// A snapshot on its way to the host memory of others, disks and object store, until all have it, a node that holds it is
+/// lost, or a newer one begins.
 struct Persisting {
     step: u64,
     /// The plan whose nodes hold it.
     placed: PlacedPlan,
+    /// Whether the copies that go to others are there.
+    with_peers: bool,
     on_disk: bool,
     in_object_store: bool,
 }
@@ -61,8 +71,7 @@ struct Persisting {
 #[derive(Clone, Debug)]
 enum Phase {
     Waiting,
-    /// The nodes that state is read from.
-    Reconfiguring(BTreeSet<Arc<str>>),
+    Reconfiguring(UnderWay),
     Training,
     Snapshotting(Snapshot),
 }
@@ -85,6 +94,9 @@ impl<'a> Controller<'a> {
             persisting: None,
             last_recovery: SimTime::ZERO,
             refusal: None,
+            now: SimTime::ZERO,
+            iteration_since: SimTime::ZERO,
+            upload_cost_s: 0.0,
         }
     }
 
@@ -101,10 +113,16 @@ impl<'a> Controller<'a> {
         {
             return None;
         }
-        match self.take_snapshot(at, false) {
+        match self.take_snapshot(at, false, PeerCopies::default()) {
             Action::TakeSnapshot(snapshot) => Some(snapshot),
             _ => None,
         }
+    }
+
+    /// What the last checkpoint costs beside the time that training stands still for it: seconds by which iterations take longer
+    /// while it is on its way to the object store.
+    pub fn note_upload_cost(&mut self, seconds: f64) {
+        self.upload_cost_s = seconds;
     }
 
     /// Why nothing fitted, the last time that nothing did; `None` if there was no node to fit anything on.
@@ -114,6 +132,7 @@ impl<'a> Controller<'a> {
 
     /// What to do now; `None` to go on with what is under way.
     pub fn handle(&mut self, at: SimTime, event: Event) -> Result<Option<Action>, PlanError> {
+        self.now = at;
         match event {
             Event::Membership(change) => self.on_membership(at, change),
             Event::IterationDone => {
@@ -145,6 +164,7 @@ impl<'a> Controller<'a> {
     /// A recovery that was to read them begins anew, from what is left.
     fn on_copies_lost(&mut self, copies: &LostCopies) -> Result<Action, PlanError> {
         match copies {
+            LostCopies::Host { node } => self.bitmap.forget_host(node),
             LostCopies::Disk { node } => self.bitmap.forget_disk(node),
             LostCopies::ObjectStore { step } => self.bitmap.forget_object_store(*step),
         }
@@ -152,19 +172,24 @@ impl<'a> Controller<'a> {
     }
 
     fn on_membership(&mut self, at: SimTime, change: MembershipChange) -> Result<Option<Action>, PlanError> {
+        if !change.lost.is_empty() && self.settings.reconfiguration.is_as_foreseen {
+            self.keep_what_has_arrived(at);
+        }
         let in_use =
             |nodes: &[String]| self.current.as_ref().is_some_and(|placed| nodes.iter().any(|n| placed.uses(n)));
-        let is_read = |node: &String| matches!(&self.phase, Phase::Reconfiguring(from) if from.contains(node.as_str()));
+        let foreseen = self.settings.reconfiguration.is_as_foreseen;
+        let is_read = |node: &String| matches!(&self.phase, Phase::Reconfiguring(under_way) if under_way.needs(node, at, foreseen));
         let lost_in_use = in_use(&change.lost) || change.lost.iter().any(is_read);
         let noticed_in_use = in_use(&change.noticed);
         let joined = !change.joined.is_empty();
+        let losses_at = change.losses_at;
         for node in &change.lost {
             self.bitmap.forget_node(node);
             if self.persisting.as_ref().is_some_and(|snapshot| snapshot.placed.uses(node)) {
                 self.end_persisting();
             }
         }
-        self.membership.apply(at, change);
+        self.membership.apply(at, change, SimTime::from_seconds(self.settings.reconfiguration.min_up_s));
         if lost_in_use {
             return self.reconfigure(Cause::Loss).map(Some);
         }
@@ -173,6 +198,9 @@ impl<'a> Controller<'a> {
         }
         if noticed_in_use && self.policy.heeds_notice {
             self.wanted = Some(Cause::Notice);
+            if self.has_to_leave_at_once(at, losses_at)? {
+                return self.reconfigure(Cause::Notice).map(Some);
+            }
         } else if joined && self.policy.joins != JoinRule::Never {
             self.wanted = self.wanted.or(self.postponed.take()).or(Some(Cause::Join));
         }
@@ -181,14 +209,17 @@ impl<'a> Controller<'a> {
 
     /// Between iterations: change the plan if that is wanted, take a checkpoint if one is due, or go on.
     fn at_boundary(&mut self, at: SimTime) -> Result<Action, PlanError> {
+        if self.membership.has_matured(at) && self.policy.joins != JoinRule::Never {
+            self.wanted = self.wanted.or(self.postponed.take()).or(Some(Cause::Join));
+        }
         if let Some(cause) = self.wanted.take() {
-            if !self.change_pays(at, cause)? {
+            if !self.change_pays(cause)? {
                 self.postponed = Some(cause);
                 return Ok(self.go_on(at));
             }
             if self.policy.saves_before_change && self.bitmap.object_store_step() != Some(self.step) {
                 self.wanted = Some(cause);
-                return Ok(self.take_snapshot(at, true));
+                return Ok(self.take_snapshot(at, true, PeerCopies::default()));
             }
             return self.reconfigure(cause);
         }
@@ -199,25 +230,41 @@ impl<'a> Controller<'a> {
     fn go_on(&mut self, at: SimTime) -> Action {
         let is_safe = self.persisting.as_ref().is_none_or(|snapshot| snapshot.in_object_store);
         if is_safe && self.checkpoint_is_due(at) {
-            return self.take_snapshot(at, false);
+            let copies = self.peer_copies();
+            return self.take_snapshot(at, false, copies);
         }
         self.phase = Phase::Training;
+        self.iteration_since = at;
         Action::StartIteration
     }
 
-    fn take_snapshot(&mut self, at: SimTime, until_durable: bool) -> Action {
-        let snapshot = Snapshot { step: self.step, until_durable };
+    /// What others are to keep of the next checkpoint, where the policy would read it. Nodes under notice keep nothing.
+    fn peer_copies(&self) -> PeerCopies {
+        let (Some(placed), count) = (&self.current, self.settings.checkpoint.peer_copies) else {
+            return PeerCopies::default();
+        };
+        if count == 0 || self.policy.sources == AllowedSources::ObjectStore {
+            return PeerCopies::default();
+        }
+        let keepers = self.membership.staying(self.policy.heeds_notice);
+        place_copies(self.bitmap.layout(), &placed.plan, &keepers, count)
+    }
+
+    fn take_snapshot(&mut self, at: SimTime, until_durable: bool, copies: PeerCopies) -> Action {
+        let snapshot = Snapshot { step: self.step, until_durable, copies: Arc::new(copies) };
         let placed = self.current.clone().expect("only a running plan takes snapshots");
         self.end_persisting();
-        self.bitmap.begin_checkpoint(&placed.plan, self.step);
-        self.persisting = Some(Persisting { step: self.step, placed, on_disk: false, in_object_store: false });
+        self.bitmap.begin_checkpoint(&placed.plan, self.step, &snapshot.copies);
+        let with_peers = snapshot.copies.copies.is_empty();
+        let (step, on_disk, in_object_store) = (self.step, false, false);
+        self.persisting = Some(Persisting { step, placed, with_peers, on_disk, in_object_store });
         self.last_snapshot = (at, self.step);
-        self.phase = Phase::Snapshotting(snapshot);
+        self.phase = Phase::Snapshotting(snapshot.clone());
         Action::TakeSnapshot(snapshot)
     }
 
     fn on_snapshot_done(&mut self, at: SimTime) -> Result<Action, PlanError> {
-        if let Phase::Snapshotting(Snapshot { step, until_durable: true }) = self.phase {
+        if let Phase::Snapshotting(Snapshot { step, until_durable: true, .. }) = self.phase {
             self.on_durable(step, CheckpointPlace::ObjectStore);
         }
         self.phase = Phase::Training;
@@ -228,6 +275,10 @@ impl<'a> Controller<'a> {
     fn on_durable(&mut self, step: u64, place: CheckpointPlace) {
         let Some(snapshot) = self.persisting.as_mut().filter(|snapshot| snapshot.step == step) else { return };
         match place {
+            CheckpointPlace::Host => {
+                snapshot.with_peers = true;
+                self.bitmap.record_host(step);
+            }
             CheckpointPlace::Disk => {
                 snapshot.on_disk = true;
                 self.bitmap.record_disk(step);
@@ -237,7 +288,7 @@ impl<'a> Controller<'a> {
                 self.bitmap.record_object_store(step);
             }
         }
-        if snapshot.on_disk && snapshot.in_object_store {
+        if snapshot.with_peers && snapshot.on_disk && snapshot.in_object_store {
             self.end_persisting();
         }
     }
@@ -248,80 +299,9 @@ impl<'a> Controller<'a> {
         }
     }
 
-    /// Plans for the nodes that are there to stay, and says how to get there.
-    fn reconfigure(&mut self, cause: Cause) -> Result<Action, PlanError> {
-        let staying = self.membership.staying(self.policy.heeds_notice);
-        (self.wanted, self.postponed) = (None, None);
-        if matches!(self.phase, Phase::Snapshotting(_)) {
-            self.end_persisting();
-        }
-        let placed = match self.plans.plan_for(&staying, &self.bitmap) {
-            Ok(placed) => placed,
-            Err(refusal @ PlanError::DoesNotFit { .. }) => {
-                self.refusal = Some(refusal);
-                return Ok(self.wait());
-            }
-            Err(PlanError::EmptyCluster) => {
-                self.refusal = None;
-                return Ok(self.wait());
-            }
-            Err(error) => return Err(error),
-        };
-        let reconfiguration = Arc::new(self.prepare(placed, cause));
-        self.step = reconfiguration.recovery.resume_step;
-        self.last_recovery = reconfiguration.time.total();
-        self.current = Some(reconfiguration.placed.clone());
-        self.phase = Phase::Reconfiguring(reconfiguration.recovery.senders());
-        self.membership.note_change();
-        Ok(Action::Reconfigure(reconfiguration))
-    }
-
-    /// Nothing fits. What was lost with the last copies is known now, not only when training goes on.
-    fn wait(&mut self) -> Action {
-        self.current = None;
-        self.phase = Phase::Waiting;
-        let recoverable = self.bitmap.newest_recoverable_step(&self.membership.present(), self.policy.sources);
-        self.step = self.step.min(recoverable.unwrap_or(0));
-        Action::Wait { resume_step: self.step }
-    }
-
-    fn prepare(&self, placed: PlacedPlan, cause: Cause) -> Reconfiguration {
-        let present = self.membership.present();
-        let bandwidths = self.settings.checkpoint.bandwidths();
-        let options = RecoveryOptions { sources: self.policy.sources, bandwidths };
-        let recovery = plan_recovery(&self.bitmap, &placed.plan, &present, &options);
-        let time = self.settings.reconfiguration.time(cause, &placed.plan, &recovery, &present, &bandwidths);
-        Reconfiguration { placed, recovery, cause, time }
-    }
-
-    /// Whether a change that could be put off is made now. Leaving a node under notice is, unless nothing fits without
-    /// it; taking in new nodes is if that gains more iterations by the next expected change than the pause costs.
-    fn change_pays(&mut self, at: SimTime, cause: Cause) -> Result<bool, PlanError> {
-        let Some(now_s) = self.current.as_ref().map(PlacedPlan::iteration_s) else { return Ok(true) };
-        let staying = self.membership.staying(self.policy.heeds_notice);
-        let changed = match self.plans.plan_for(&staying, &self.bitmap) {
-            Ok(changed) => changed,
-            Err(PlanError::DoesNotFit { .. } | PlanError::EmptyCluster) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        if cause == Cause::Notice {
-            return Ok(true);
-        }
-        let then_s = changed.iteration_s();
-        if self.policy.joins == JoinRule::WhenFaster {
-            return Ok(then_s < now_s);
-        }
-        if then_s >= now_s {
-            return Ok(false);
-        }
-        let pause_s = self.prepare(changed, cause).time.total().as_seconds();
-        let horizon_s = self.membership.mean_time_between_changes_s(at);
-        Ok((horizon_s - pause_s) / then_s > horizon_s / now_s)
-    }
-
     fn checkpoint_is_due(&self, at: SimTime) -> bool {
         let expected = Expected {
-            save_s: self.current.as_ref().map_or(0.0, |placed| placed.snapshot_stall.as_seconds()),
+            save_s: self.upload_cost_s + self.current.as_ref().map_or(0.0, |placed| placed.snapshot_stall.as_seconds()),
             mean_time_between_failures_s: self.membership.mean_time_between_losses_s(at),
             recovery_s: self.last_recovery.as_seconds(),
         };

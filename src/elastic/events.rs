@@ -1,7 +1,9 @@
 //! What the world and the controller tell each other.
 
+use super::peer_copies::PeerCopies;
 use super::reconfiguration::Reconfiguration;
 use crate::cluster::Node;
+use crate::units::SimTime;
 use std::sync::Arc;
 
 /// What the world tells the controller.
@@ -13,7 +15,7 @@ pub enum Event {
     IterationDone,
     /// The snapshot that was asked for is complete, as far as training waits for it.
     SnapshotDone,
-    /// A snapshot is complete on the disks, or in the object store.
+    /// A snapshot is complete in the host memory of others, on the disks, or in the object store.
     CheckpointDurable {
         /// Iterations done when it was taken.
         step: u64,
@@ -34,6 +36,11 @@ pub enum Event {
 /// Copies of the state that turn out to be damaged or missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostCopies {
+    /// Everything that this node keeps in host memory.
+    Host {
+        /// Its name.
+        node: String,
+    },
     /// Everything on the disk of this node.
     Disk {
         /// Its name.
@@ -53,6 +60,8 @@ pub struct MembershipChange {
     pub joined: Vec<Node>,
     /// Names of nodes under notice.
     pub noticed: Vec<String>,
+    /// When the first of them is announced to be lost, where that is known.
+    pub losses_at: Option<SimTime>,
     /// Names of lost nodes.
     pub lost: Vec<String>,
 }
@@ -60,6 +69,8 @@ pub struct MembershipChange {
 /// Where a checkpoint can be safe from the loss of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointPlace {
+    /// Host memory of the nodes themselves and of those that were sent copies.
+    Host,
     /// The nodes' own disks.
     Disk,
     /// The object store.
@@ -83,11 +94,13 @@ pub enum Action {
 }
 
 /// A snapshot to take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Iterations done.
     pub step: u64,
     /// Stand still until it is in the object store, because the plan changes next and the policy reads from nowhere
     /// else.
     pub until_durable: bool,
+    /// What is to be sent to the host memory of other nodes, in the background and before anything else.
+    pub copies: Arc<PeerCopies>,
 }

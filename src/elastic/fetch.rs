@@ -1,5 +1,6 @@
 //! How long a recovery plan's transfers take when all run at once and share links.
 
+use super::peer_copies::PeerCopies;
 use super::recovery::{RecoveryPlan, Source, Tier};
 use super::storage::StorageBandwidths;
 use crate::cluster::Cluster;
@@ -12,8 +13,8 @@ use std::collections::BTreeMap;
 ///
 /// Each node has its network interface, one link per direction; its disk; the host links of its GPUs together, one link
 /// per direction; and its way to the object store. Transfers share them fairly. State from a peer's memory crosses the
-/// sender's host links and interface, and the receiver's; from a disk, the disk instead of the sender's host links; from
-/// the store, the receiver's share of the store (and the store's limit over all nodes, where it has one), interface and
+/// sender's host links and interface, and the receiver's; from a copy in its host memory, no host links of the sender; from
+/// a disk, the disk instead; from the store, the receiver's share of the store (and the store's limit over all nodes, where it has one), interface and
 /// host links. State in a node's own memory takes no time: it moves within the node, if at all. Storage answers at once.
 ///
 /// `cluster` holds all nodes that take part, those under notice included.
@@ -31,6 +32,7 @@ pub fn fetch_time(recovery: &RecoveryPlan, cluster: &Cluster, bandwidths: &Stora
         let to = place(&transfer.to);
         let route = match &transfer.source {
             Source::OwnMemory => continue,
+            Source::OwnHost => links.own_host(to),
             Source::OwnDisk => links.own_disk(to),
             Source::Peer { node, tier } => {
                 let from = place(node);
@@ -42,6 +44,33 @@ pub fn fetch_time(recovery: &RecoveryPlan, cluster: &Cluster, bandwidths: &Stora
         let route = network.add_route(route);
         network.start(SimTime::ZERO, route, transfer.bytes as f64, ());
     }
+    last_end(&mut network)
+}
+
+/// Time until the last of a checkpoint's copies has arrived in another node's host memory, all starting at once. They take
+/// what training leaves of the interfaces: of each node, the share that `free` says.
+///
+/// Copies from or to nodes that aren't in the cluster are left out.
+pub fn copy_time(copies: &PeerCopies, cluster: &Cluster, free: impl Fn(&str) -> f64) -> SimTime {
+    let mut network = Network::new();
+    let mut ends = BTreeMap::new();
+    for (place, node) in cluster.nodes.iter().enumerate() {
+        let bytes_per_s = node.nic.bytes_per_s * free(&node.name).clamp(LEAST_FREE, 1.0);
+        ends.insert(&*node.name, (place, network.add_link(bytes_per_s), network.add_link(bytes_per_s)));
+    }
+    for (from, to, bytes) in copies.transfers() {
+        let (Some(&(from, out, _)), Some(&(to, _, into))) = (ends.get(from), ends.get(to)) else { continue };
+        let latency_s = cluster.path(NodeId::from(from), NodeId::from(to)).latency_s;
+        let route = network.add_route(route([out, into], SimTime::from_seconds(latency_s)));
+        network.start(SimTime::ZERO, route, bytes as f64, ());
+    }
+    last_end(&mut network)
+}
+
+/// What is left of an interface at least, so that copies arrive some time.
+const LEAST_FREE: f64 = 0.01;
+
+fn last_end(network: &mut Network<()>) -> SimTime {
     std::iter::from_fn(|| network.next_end()).map(|(time, ())| time).max().unwrap_or(SimTime::ZERO)
 }
 
@@ -78,6 +107,10 @@ impl Links {
         Self { nodes, object_store_total: total.map(|bytes_per_s| network.add_link(bytes_per_s)) }
     }
 
+    fn own_host(&self, node: usize) -> Route {
+        route([self.nodes[node].to_gpus], SimTime::ZERO)
+    }
+
     fn own_disk(&self, node: usize) -> Route {
         let node = &self.nodes[node];
         route([node.disk, node.to_gpus], SimTime::ZERO)
@@ -86,10 +119,11 @@ impl Links {
     fn peer(&self, from: usize, to: usize, tier: Tier, latency: SimTime) -> Route {
         let (from, to) = (&self.nodes[from], &self.nodes[to]);
         let read = match tier {
-            Tier::Memory => from.from_gpus,
-            Tier::Disk => from.disk,
+            Tier::Memory => Some(from.from_gpus),
+            Tier::Host => None,
+            Tier::Disk => Some(from.disk),
         };
-        route([read, from.interface_out, to.interface_in, to.to_gpus], latency)
+        route(read.into_iter().chain([from.interface_out, to.interface_in, to.to_gpus]), latency)
     }
 
     fn object_store(&self, to: usize) -> Route {
@@ -147,6 +181,35 @@ mod tests {
         assert_seconds(seconds(&[("a", Source::ObjectStore, 600)]), 15.0);
         assert_seconds(seconds(&[("a", Source::OwnMemory, 600)]), 0.0);
         assert_seconds(seconds(&[]), 0.0);
+    }
+
+    #[test]
+    fn copies_in_host_memory_cross_the_receivers_host_links_only() {
+        let mut cluster = cluster(&["a", "b"]);
+        let slow = crate::cluster::GpuSpec { host_bytes_per_s: 20.0, ..(*cluster.nodes[1].gpu).clone() };
+        cluster.nodes[1].gpu = slow.into();
+        let host = |node: &str| Source::Peer { node: node.into(), tier: Tier::Host };
+        assert_seconds(seconds_with(&[("a", host("b"), 600)], &cluster, &BANDWIDTHS), 6.0);
+        assert_seconds(seconds_with(&[("b", host("a"), 600)], &cluster, &BANDWIDTHS), 30.0);
+        assert_seconds(seconds_with(&[("a", Source::OwnHost, 600)], &cluster, &BANDWIDTHS), 0.6);
+    }
+
+    #[test]
+    fn copies_take_what_training_leaves_of_the_interfaces() {
+        use crate::elastic::peer_copies::PeerCopy;
+        let copy = |from: &str, to: &str, bytes| PeerCopy {
+            from: from.into(),
+            to: to.into(),
+            shard: crate::model::Shard { block: crate::model::Block::Embedding, slice: 0 },
+            bytes,
+        };
+        let copies = PeerCopies { copies: vec![copy("a", "b", 600), copy("b", "a", 200), copy("c", "gone", 900)] };
+        let cluster = cluster(&["a", "b", "c"]);
+        assert_seconds(copy_time(&copies, &cluster, |_| 1.0).as_seconds(), 6.0);
+        // `b` has half of its 100 bytes a second to spare, `a` a quarter.
+        let free = |node: &str| if node == "b" { 0.5 } else { 0.25 };
+        assert_seconds(copy_time(&copies, &cluster, free).as_seconds(), 24.0);
+        assert_seconds(copy_time(&PeerCopies::default(), &cluster, |_| 1.0).as_seconds(), 0.0);
     }
 
     #[test]

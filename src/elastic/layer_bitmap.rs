@@ -2,6 +2,7 @@
 
 use super::layout::{ShardIndex, StateLayout};
 use super::node_sets::{NodeMask, NodeSets};
+use super::peer_copies::PeerCopies;
 use crate::cluster::Cluster;
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
@@ -15,16 +16,17 @@ const CHECKPOINTS_KEPT: usize = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AllowedSources {
-    /// Memory and disks of all nodes that are up, and the object store.
+    /// Memory, copies in host memory and disks of all nodes that are up, and the object store.
     #[default]
     All,
-    /// Memory of all nodes that are up, and the object store: no checkpoints on local disks.
+    /// Memory and copies in host memory of all nodes that are up, and the object store: no checkpoints on local disks.
     MemoryAndObjectStore,
     /// The object store only: every restart reads the last complete checkpoint.
     ObjectStore,
 }
 
-/// Which nodes hold which shards, in memory and on disk, and which checkpoints the object store has.
+/// Which nodes hold which shards, in memory, in copies in host memory and on disk, and which checkpoints the object store
+/// has.
 ///
 /// Nodes are known by name. A node that is lost is forgotten; when one of that name comes again, it is a new, empty
 /// machine.
@@ -36,6 +38,10 @@ pub struct LayerBitmap {
     live: Option<(u64, NodeSets)>,
     /// Checkpoints being written, by step: the nodes that took part and are still there.
     saving: BTreeMap<u64, NodeSets>,
+    /// Those that are to be sent the copies of one, without those that are gone.
+    receiving: BTreeMap<u64, NodeSets>,
+    /// The newest checkpoint of which copies are kept in host memory: by those that took it and by those that were sent it.
+    host: Option<(u64, NodeSets)>,
     disk: BTreeMap<u64, NodeSets>,
     object_store: BTreeSet<u64>,
 }
@@ -45,6 +51,7 @@ pub struct LayerBitmap {
 pub(super) struct Copies<'a> {
     pub(super) step: u64,
     pub(super) memory: Option<&'a NodeSets>,
+    pub(super) host: Option<&'a NodeSets>,
     pub(super) disk: Option<&'a NodeSets>,
     pub(super) object_store: bool,
 }
@@ -57,6 +64,8 @@ impl LayerBitmap {
             nodes: Interner::default(),
             live: None,
             saving: BTreeMap::new(),
+            receiving: BTreeMap::new(),
+            host: None,
             disk: BTreeMap::new(),
             object_store: BTreeSet::new(),
         }
@@ -74,6 +83,8 @@ impl LayerBitmap {
         self.live = Some((step, self.holders(plan)));
         let is_past = |at: &u64| *at <= step;
         self.saving.retain(|at, _| is_past(at));
+        self.receiving.retain(|at, _| is_past(at));
+        self.host.take_if(|(at, _)| !is_past(at));
         self.disk.retain(|at, _| is_past(at));
         self.object_store.retain(is_past);
     }
@@ -94,8 +105,15 @@ impl LayerBitmap {
     /// The node is lost, with its memory and its disk.
     pub fn forget_node(&mut self, name: &str) {
         let Some(node) = self.nodes.release(name) else { return };
-        let live = self.live.iter_mut().map(|(_, sets)| sets);
-        live.chain(self.saving.values_mut()).chain(self.disk.values_mut()).for_each(|sets| sets.remove_node(node));
+        let in_memory = self.live.iter_mut().chain(&mut self.host).map(|(_, sets)| sets);
+        let written = self.saving.values_mut().chain(self.receiving.values_mut()).chain(self.disk.values_mut());
+        in_memory.chain(written).for_each(|sets| sets.remove_node(node));
+    }
+
+    /// What the node keeps in host memory can't be read.
+    pub fn forget_host(&mut self, name: &str) {
+        let Some(node) = self.nodes.find(name) else { return };
+        self.host.iter_mut().for_each(|(_, sets)| sets.remove_node(node));
     }
 
     /// The node's disk can't be read: what it has of any checkpoint counts no longer.
@@ -110,10 +128,25 @@ impl LayerBitmap {
     }
 
     /// The plan's nodes have copied `step` to host memory and begin to write it, each what it holds to its disk, and
-    /// all together one copy to the object store.
-    pub fn begin_checkpoint(&mut self, plan: &Plan, step: u64) {
+    /// all together one copy to the object store. These copies go to the host memory of others.
+    pub fn begin_checkpoint(&mut self, plan: &Plan, step: u64, copies: &PeerCopies) {
         let holders = self.holders(plan);
         self.saving.insert(step, holders);
+        let mut receivers = NodeSets::new(self.layout.shard_count());
+        for copy in &copies.copies {
+            receivers.insert(self.layout.index_of(copy.shard), self.nodes.intern(&copy.to));
+        }
+        self.receiving.insert(step, receivers);
+    }
+
+    /// The copies have arrived: of the nodes that began checkpoint `step` and weren't lost since, each keeps what it holds
+    /// in host memory, and so does who was sent it. Older copies are let go. Does nothing if the checkpoint was never begun
+    /// or has ended.
+    pub fn record_host(&mut self, step: u64) {
+        let (Some(holders), Some(receivers)) = (self.saving.get(&step), self.receiving.get(&step)) else { return };
+        let mut kept = holders.clone();
+        kept.add_all(receivers);
+        self.host = Some((step, kept));
     }
 
     /// The object store has a whole checkpoint of `step` from an earlier run.
@@ -148,12 +181,26 @@ impl LayerBitmap {
     /// Nothing more is written of checkpoint `step`, finished or not; what disks and object store have of it stays.
     pub fn end_checkpoint(&mut self, step: u64) {
         self.saving.remove(&step);
+        self.receiving.remove(&step);
     }
 
-    /// Whether the node has the shard in memory, at the step that training has reached.
-    pub fn is_live_on(&self, shard: ShardIndex, node: &str) -> bool {
-        let (Some((_, sets)), Some(node)) = (&self.live, self.nodes.find(node)) else { return false };
-        sets.contains(shard, node)
+    /// The node now has the shard in memory too, of the step that training has reached.
+    pub(super) fn add_live(&mut self, shard: ShardIndex, node: &str) {
+        let bit = self.nodes.intern(node);
+        if let Some((_, sets)) = &mut self.live {
+            sets.insert(shard, bit);
+        }
+    }
+
+    /// Nodes that have the shard in memory.
+    pub(super) fn live_holders(&self, shard: ShardIndex) -> usize {
+        self.live.as_ref().map_or(0, |(_, sets)| sets.nodes(shard).count())
+    }
+
+    /// Whether the node has a shard in memory, at the step that training has reached; `None` if it has none.
+    pub(super) fn live_on(&self, node: &str) -> Option<impl Fn(ShardIndex) -> bool + '_> {
+        let ((_, sets), node) = (self.live.as_ref()?, self.nodes.find(node)?);
+        Some(move |shard| sets.contains(shard, node))
     }
 
     /// The newest complete checkpoint in the object store.
@@ -171,11 +218,14 @@ impl LayerBitmap {
     pub(super) fn newest_whole_copies(&self, up: &NodeMask, sources: AllowedSources) -> Option<Copies<'_>> {
         let (memory, disk) = (sources != AllowedSources::ObjectStore, sources == AllowedSources::All);
         let live_step = self.live_step().filter(|_| memory);
+        let host = self.host.as_ref().filter(|_| memory);
         let mut steps: BTreeSet<u64> = self.object_store.iter().copied().chain(live_step).collect();
+        steps.extend(host.map(|(step, _)| *step));
         steps.extend(self.disk.keys().filter(|_| disk));
         let copies = |step: u64| Copies {
             step,
             memory: self.live.as_ref().filter(|(live, _)| memory && *live == step).map(|(_, sets)| sets),
+            host: host.filter(|(kept, _)| *kept == step).map(|(_, sets)| sets),
             disk: self.disk.get(&step).filter(|_| disk),
             object_store: self.object_store.contains(&step),
         };
@@ -199,7 +249,8 @@ impl LayerBitmap {
 impl Copies<'_> {
     fn is_whole(&self, shards: usize, up: &NodeMask) -> bool {
         let held = |sets: Option<&NodeSets>, shard| sets.is_some_and(|sets| sets.meets(shard, up));
-        self.object_store || (0..shards).all(|shard| held(self.memory, shard) || held(self.disk, shard))
+        let near = [self.memory, self.host, self.disk];
+        self.object_store || (0..shards).all(|shard| near.iter().any(|&sets| held(sets, shard)))
     }
 }
 
@@ -237,157 +288,4 @@ impl Interner {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::elastic::fixtures::{cluster, plan};
-
-    /// Two layers on `a` and `b`, and again on `c`.
-    fn two_replicas() -> Plan {
-        plan(1, &[&[("a", 0, 1), ("b", 1, 1)], &[("c", 0, 2)]])
-    }
-
-    fn bitmap() -> LayerBitmap {
-        LayerBitmap::new(StateLayout::of_bytes(2, 800, 800, 800))
-    }
-
-    /// Training goes on from `step` on another node, which is lost at once.
-    fn lose_memory(bitmap: &mut LayerBitmap, step: u64) {
-        bitmap.set_live(&plan(1, &[&[("other", 0, 2)]]), step);
-        bitmap.forget_node("other");
-    }
-
-    #[test]
-    fn live_copies_survive_while_each_shard_has_a_holder() {
-        let mut bitmap = bitmap();
-        let up = cluster(&["a", "b", "c"]);
-        let newest = |bitmap: &LayerBitmap| bitmap.newest_recoverable_step(&up, AllowedSources::All);
-        assert_eq!(newest(&bitmap), None);
-        bitmap.set_live(&two_replicas(), 4);
-        bitmap.advance_live(5);
-        assert_eq!((bitmap.live_step(), newest(&bitmap)), (Some(5), Some(5)));
-        bitmap.forget_node("a");
-        assert_eq!(newest(&bitmap), Some(5));
-        bitmap.forget_node("c");
-        assert_eq!(newest(&bitmap), None);
-    }
-
-    #[test]
-    fn a_node_that_comes_again_is_empty() {
-        let mut bitmap = bitmap();
-        bitmap.set_live(&two_replicas(), 1);
-        bitmap.begin_checkpoint(&two_replicas(), 1);
-        bitmap.forget_node("b");
-        bitmap.forget_node("c");
-        // The write ends when nodes of the lost ones' names are there again.
-        bitmap.record_disk(1);
-        let up = cluster(&["a", "b", "c"]);
-        assert_eq!(bitmap.newest_recoverable_step(&up, AllowedSources::All), None);
-        assert!(!bitmap.record_object_store(1));
-    }
-
-    #[test]
-    fn disks_and_object_store_finish_in_either_order() {
-        let mut bitmap = bitmap();
-        bitmap.set_live(&two_replicas(), 10);
-        bitmap.begin_checkpoint(&two_replicas(), 10);
-        assert!(bitmap.record_object_store(10));
-        bitmap.record_disk(10);
-        assert_eq!(bitmap.disk.keys().copied().collect::<Vec<_>>(), [10]);
-        // What comes after the end is not of this checkpoint.
-        bitmap.advance_live(20);
-        bitmap.begin_checkpoint(&two_replicas(), 20);
-        bitmap.end_checkpoint(20);
-        bitmap.record_disk(20);
-        assert!(!bitmap.record_object_store(20));
-        assert_eq!(bitmap.disk.keys().copied().collect::<Vec<_>>(), [10]);
-    }
-
-    #[test]
-    fn the_newest_two_complete_checkpoints_are_kept() {
-        let mut bitmap = bitmap();
-        for step in [10, 20, 30] {
-            bitmap.set_live(&two_replicas(), step);
-            bitmap.begin_checkpoint(&two_replicas(), step);
-            bitmap.record_disk(step);
-            assert!(bitmap.record_object_store(step));
-        }
-        assert_eq!(bitmap.disk.keys().copied().collect::<Vec<_>>(), [20, 30]);
-        assert_eq!(bitmap.object_store.iter().copied().collect::<Vec<_>>(), [20, 30]);
-        // One that isn't whole displaces none that is.
-        bitmap.begin_checkpoint(&two_replicas(), 40);
-        bitmap.forget_node("a");
-        bitmap.forget_node("c");
-        bitmap.begin_checkpoint(&plan(1, &[&[("b", 0, 2)]]), 50);
-        bitmap.record_disk(40);
-        bitmap.record_disk(50);
-        assert_eq!(bitmap.newest_recoverable_step(&cluster(&["b"]), AllowedSources::All), Some(50));
-        assert_eq!(bitmap.object_store_step(), Some(30));
-    }
-
-    #[test]
-    fn sources_limit_which_step_is_newest() {
-        let mut bitmap = bitmap();
-        for (step, stored) in [(10, true), (20, false)] {
-            bitmap.set_live(&two_replicas(), step);
-            bitmap.begin_checkpoint(&two_replicas(), step);
-            bitmap.record_disk(step);
-            if stored {
-                assert!(bitmap.record_object_store(step));
-            }
-        }
-        bitmap.advance_live(25);
-        let up = cluster(&["a", "b", "c"]);
-        let newest = |bitmap: &LayerBitmap, sources| bitmap.newest_recoverable_step(&up, sources);
-        assert_eq!(newest(&bitmap, AllowedSources::All), Some(25));
-        assert_eq!(newest(&bitmap, AllowedSources::MemoryAndObjectStore), Some(25));
-        assert_eq!(newest(&bitmap, AllowedSources::ObjectStore), Some(10));
-        lose_memory(&mut bitmap, 20);
-        assert_eq!(newest(&bitmap, AllowedSources::All), Some(20));
-        assert_eq!(newest(&bitmap, AllowedSources::MemoryAndObjectStore), Some(10));
-    }
-
-    #[test]
-    fn copies_that_cannot_be_read_count_no_longer() {
-        let mut bitmap = bitmap();
-        for step in [10, 20] {
-            bitmap.set_live(&two_replicas(), step);
-            bitmap.begin_checkpoint(&two_replicas(), step);
-            bitmap.record_disk(step);
-            assert!(bitmap.record_object_store(step));
-        }
-        lose_memory(&mut bitmap, 20);
-        let up = cluster(&["a", "b", "c"]);
-        let newest = |bitmap: &LayerBitmap| bitmap.newest_recoverable_step(&up, AllowedSources::All);
-        // `a` and `b` still have everything between them.
-        bitmap.forget_object_store(20);
-        bitmap.forget_disk("c");
-        assert_eq!((newest(&bitmap), bitmap.object_store_step()), (Some(20), Some(10)));
-        bitmap.forget_disk("b");
-        assert_eq!(newest(&bitmap), Some(10));
-        bitmap.forget_object_store(10);
-        bitmap.forget_disk("nobody");
-        assert_eq!(newest(&bitmap), None);
-    }
-
-    #[test]
-    fn rolling_back_gives_up_later_checkpoints() {
-        let mut bitmap = bitmap();
-        bitmap.set_live(&two_replicas(), 10);
-        bitmap.begin_checkpoint(&two_replicas(), 10);
-        bitmap.record_disk(10);
-        lose_memory(&mut bitmap, 5);
-        assert_eq!(bitmap.newest_recoverable_step(&cluster(&["a", "b", "c"]), AllowedSources::All), None);
-        assert!(!bitmap.record_object_store(10));
-    }
-
-    #[test]
-    fn bits_are_used_again() {
-        let mut bitmap = bitmap();
-        for round in 0..200 {
-            let name = format!("node{round}");
-            bitmap.set_live(&plan(1, &[&[(&name, 0, 2)]]), round);
-            assert_eq!(bitmap.bit(&name), Some(0));
-            bitmap.forget_node(&name);
-        }
-    }
-}
+mod tests;

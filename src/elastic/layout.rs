@@ -69,6 +69,11 @@ impl StateLayout {
         Shard { block: self.block(index / SHARDS_PER_BLOCK), slice: (index % SHARDS_PER_BLOCK) as u8 }
     }
 
+    /// The place of a shard.
+    pub fn index_of(&self, shard: Shard) -> ShardIndex {
+        self.index(shard.block) * SHARDS_PER_BLOCK + usize::from(shard.slice)
+    }
+
     /// Bytes of the shard at this place; a block's remainder is spread so that its slices add up to it exactly.
     pub fn bytes(&self, index: ShardIndex) -> u64 {
         let block_bytes = match self.block(index / SHARDS_PER_BLOCK) {
@@ -87,11 +92,13 @@ impl StateLayout {
 
     /// The shards that the plan's nodes hold, with the node's name; replica by replica, from the input side.
     ///
-    /// A shard that a node holds on several GPUs comes up more than once.
+    /// A shard that a node holds on several GPUs, or in a second copy for its neighbour, comes up more than once.
     pub fn held<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (&'a str, ShardIndex)> + 'a {
         plan.replicas.iter().flat_map(move |replica| {
             replica.stages.iter().enumerate().flat_map(move |(position, stage)| {
-                let shards = self.stage_shards(replica, position);
+                let copied = plan.stands_in_for(replica, position).into_iter();
+                let stages = std::iter::once(position).chain(copied);
+                let shards = stages.flat_map(move |stage| self.stage_shards(replica, stage));
                 shards.map(move |shard| (stage.node.as_str(), shard))
             })
         })

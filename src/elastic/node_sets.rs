@@ -24,6 +24,14 @@ impl NodeSets {
         self.bits[shard * self.words + node / WORD_BITS] |= 1 << (node % WORD_BITS);
     }
 
+    /// Adds to each set what the other one of this shard has.
+    pub(super) fn add_all(&mut self, others: &Self) {
+        self.widen(others.words);
+        for (sets, other) in self.bits.chunks_exact_mut(self.words).zip(others.bits.chunks_exact(others.words)) {
+            sets.iter_mut().zip(other).for_each(|(bits, other)| *bits |= other);
+        }
+    }
+
     /// Takes a node out of all sets.
     pub(super) fn remove_node(&mut self, node: usize) {
         let (word, mask) = (node / WORD_BITS, !(1_u64 << (node % WORD_BITS)));
@@ -105,6 +113,18 @@ mod tests {
         sets.remove_node(5);
         sets.remove_node(1000);
         assert_eq!(sets.nodes(1).collect::<Vec<_>>(), [200]);
+    }
+
+    #[test]
+    fn sets_take_in_others_of_another_width() {
+        let (mut narrow, mut wide) = (NodeSets::new(2), NodeSets::new(2));
+        narrow.insert(0, 3);
+        wide.insert(1, 70);
+        let mut both = narrow.clone();
+        both.add_all(&wide);
+        wide.add_all(&narrow);
+        assert_eq!(both, wide);
+        assert!(both.contains(0, 3) && both.contains(1, 70) && !both.contains(0, 70));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! already holds most of its state.
 
 use super::layer_bitmap::LayerBitmap;
-use super::layout::ShardIndex;
+use super::layout::SHARDS_PER_BLOCK;
 use crate::cluster::{Cluster, Node};
 use crate::plan::Plan;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Everything about a node that a plan can depend on, without its name. Prices vary from one start to the next and are
 /// left out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct NodeClass {
+pub struct NodeClass {
     gpu: String,
     gpu_count: u32,
     zone: String,
@@ -19,7 +19,8 @@ pub(super) struct NodeClass {
 }
 
 impl NodeClass {
-    pub(super) fn of(node: &Node) -> Self {
+    /// The class of a node.
+    pub fn of(node: &Node) -> Self {
         Self {
             gpu: node.gpu.name.clone(),
             gpu_count: node.gpu_count,
@@ -52,11 +53,14 @@ pub(super) fn place(plan: &Plan, cluster: &Cluster, bitmap: &LayerBitmap) -> Opt
     for &part in &parts {
         parts_by_class.entry(NodeClass::part_of_name(part)).or_default().push(part);
     }
-    let needed = needed_shards(plan, bitmap);
+    let needed = needed_blocks(plan, bitmap);
+    // Asked for once for each node, not for each part that it might play.
+    let live: BTreeMap<&str, Vec<u64>> =
+        cluster.nodes.iter().map(|node| (node.name.as_str(), live_bytes(&node.name, bitmap))).collect();
     let mut played_by: BTreeMap<&str, &str> = BTreeMap::new();
     for (class, parts) in parts_by_class {
         let nodes = nodes_by_class.get(class).filter(|nodes| nodes.len() >= parts.len())?;
-        played_by.extend(assign(&parts, nodes, |part, node| kept_bytes(&needed[part], node, bitmap)));
+        played_by.extend(assign(&parts, nodes, |part, node| kept_bytes(&needed[part], &live[node])));
     }
     let mut placed = plan.clone();
     for stage in placed.replicas.iter_mut().flat_map(|replica| &mut replica.stages) {
@@ -82,16 +86,34 @@ fn assign<'p, 'n>(parts: &[&'p str], nodes: &[&'n str], bytes: impl Fn(&str, &st
     assigned
 }
 
-/// The shards that each part of the plan has to hold.
-fn needed_shards<'p>(plan: &'p Plan, bitmap: &'p LayerBitmap) -> BTreeMap<&'p str, BTreeSet<ShardIndex>> {
-    let mut needed: BTreeMap<&str, BTreeSet<ShardIndex>> = BTreeMap::new();
-    for (part, shard) in bitmap.layout().held(plan) {
-        needed.entry(part).or_default().insert(shard);
+/// The blocks that each part of the plan has to hold, each once: whole ones, as tensor-parallel groups are within nodes.
+fn needed_blocks<'p>(plan: &'p Plan, bitmap: &LayerBitmap) -> BTreeMap<&'p str, Vec<usize>> {
+    let mut needed: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for replica in &plan.replicas {
+        for (position, stage) in replica.stages.iter().enumerate() {
+            let shards = bitmap.layout().stage_shards(replica, position);
+            needed.entry(&stage.node).or_default().extend(shards.map(|shard| shard / SHARDS_PER_BLOCK));
+        }
+    }
+    for blocks in needed.values_mut() {
+        blocks.sort_unstable();
+        blocks.dedup();
     }
     needed
 }
 
-/// Bytes of `shards` that the node has in memory.
-fn kept_bytes(shards: &BTreeSet<ShardIndex>, node: &str, bitmap: &LayerBitmap) -> u64 {
-    shards.iter().filter(|&&shard| bitmap.is_live_on(shard, node)).map(|&shard| bitmap.layout().bytes(shard)).sum()
+/// Bytes of each block that the node has in memory.
+fn live_bytes(node: &str, bitmap: &LayerBitmap) -> Vec<u64> {
+    let layout = bitmap.layout();
+    let Some(is_live) = bitmap.live_on(node) else { return vec![0; layout.block_count()] };
+    let of_block = |block: usize| {
+        let shards = block * SHARDS_PER_BLOCK..(block + 1) * SHARDS_PER_BLOCK;
+        shards.filter(|&shard| is_live(shard)).map(|shard| layout.bytes(shard)).sum()
+    };
+    (0..layout.block_count()).map(of_block).collect()
+}
+
+/// Bytes of `blocks` that a node has in memory, of those that it has of each block.
+fn kept_bytes(blocks: &[usize], live: &[u64]) -> u64 {
+    blocks.iter().map(|&block| live[block]).sum()
 }

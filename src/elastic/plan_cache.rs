@@ -6,9 +6,9 @@
 use super::checkpoint::snapshot_stall;
 use super::layer_bitmap::LayerBitmap;
 use super::placement::{NodeClass, place};
-use super::policies::Policy;
+use super::policies::{Outlook, PlanChoice, Policy, liveput};
 use crate::cluster::{Cluster, Node};
-use crate::plan::{Plan, PlanError, PlanRequest, PlannedIteration};
+use crate::plan::{JudgedPlan, Plan, PlanError, PlanRequest, PlannedIteration};
 use crate::units::SimTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,29 +45,78 @@ type Mix = Vec<(NodeClass, usize)>;
 pub(super) struct PlanCache<'a> {
     policy: &'a Policy,
     request: PlanRequest<'a>,
-    /// Shapes by mix; the text is why nothing fits.
-    by_mix: BTreeMap<Mix, Result<usize, (String, String)>>,
+    /// Shapes by mix, the fastest first; the text is why nothing fits.
+    by_mix: BTreeMap<Mix, Result<Vec<usize>, (String, String)>>,
+    /// Shapes that other plans have become, by their plan over nodes without names.
+    by_plan: BTreeMap<String, usize>,
     shapes: Vec<Arc<PlannedIteration>>,
 }
 
 impl<'a> PlanCache<'a> {
     pub(super) fn new(policy: &'a Policy, request: PlanRequest<'a>) -> Self {
-        Self { policy, request, by_mix: BTreeMap::new(), shapes: Vec::new() }
+        Self { policy, request, by_mix: BTreeMap::new(), by_plan: BTreeMap::new(), shapes: Vec::new() }
     }
 
     /// The plan for these nodes, placed so that as much state as possible stays where it is.
-    pub(super) fn plan_for(&mut self, cluster: &Cluster, bitmap: &LayerBitmap) -> Result<PlacedPlan, PlanError> {
+    pub(super) fn plan_for(
+        &mut self,
+        cluster: &Cluster,
+        bitmap: &LayerBitmap,
+        outlook: Outlook,
+    ) -> Result<PlacedPlan, PlanError> {
         if cluster.nodes.is_empty() {
             return Err(PlanError::EmptyCluster);
         }
-        let number = if self.policy.fixed_shape && !self.shapes.is_empty() { 0 } else { self.shape_for(cluster)? };
+        let number =
+            if self.policy.fixed_shape && !self.shapes.is_empty() { 0 } else { self.shape_for(cluster, outlook)? };
         let shape = Arc::clone(&self.shapes[number]);
         let plan = place(&shape.plan, cluster, bitmap).ok_or_else(|| waits_for_shape(&shape.plan, cluster))?;
         let snapshot_stall = snapshot_stall(&plan, self.request.cost, cluster);
         Ok(PlacedPlan { plan: Arc::new(plan), shape, shape_number: number, snapshot_stall })
     }
 
-    fn shape_for(&mut self, cluster: &Cluster) -> Result<usize, PlanError> {
+    /// What another plan has become, on the nodes that it names; `None` if it isn't valid for them.
+    pub(super) fn adopt(&mut self, plan: Plan, cluster: &Cluster) -> Result<Option<PlacedPlan>, PlanError> {
+        if plan.validate(cluster, self.request.cost).is_err() {
+            return Ok(None);
+        }
+        let nameless = without_names(&plan, cluster);
+        let key = nameless.to_json();
+        let shape_number = match self.by_plan.get(&key) {
+            Some(&known) => known,
+            None => {
+                let predicted_iteration_s = self.request.judge.iteration_s(&plan, cluster, self.request.cost)?;
+                // Nobody asks how good a plan is that nobody has looked for.
+                let shape = PlannedIteration {
+                    plan: nameless,
+                    predicted_iteration_s,
+                    lower_bound_s: predicted_iteration_s,
+                    gap: 0.0,
+                    alternatives: Vec::new(),
+                };
+                self.shapes.push(Arc::new(shape));
+                self.by_plan.insert(key, self.shapes.len() - 1);
+                self.shapes.len() - 1
+            }
+        };
+        let snapshot_stall = snapshot_stall(&plan, self.request.cost, cluster);
+        let shape = Arc::clone(&self.shapes[shape_number]);
+        Ok(Some(PlacedPlan { plan: Arc::new(plan), shape, shape_number, snapshot_stall }))
+    }
+
+    /// The shape that the policy chooses for these nodes.
+    fn shape_for(&mut self, cluster: &Cluster, outlook: Outlook) -> Result<usize, PlanError> {
+        let shapes = self.shapes_for(cluster)?;
+        let expected = |&number: &usize| {
+            let shape = &self.shapes[number];
+            liveput(&shape.plan, shape.predicted_iteration_s, outlook)
+        };
+        // Of equals the first, which is the fastest.
+        let best = shapes.iter().rev().max_by(|a, b| expected(a).total_cmp(&expected(b)));
+        Ok(best.copied().filter(|_| self.policy.choice == PlanChoice::Liveput).unwrap_or(shapes[0]))
+    }
+
+    fn shapes_for(&mut self, cluster: &Cluster) -> Result<Vec<usize>, PlanError> {
         let mix = mix(cluster);
         if let Some(known) = self.by_mix.get(&mix) {
             return known.clone().map_err(|(reason, hint)| PlanError::DoesNotFit { reason, hint });
@@ -78,9 +127,15 @@ impl<'a> PlanCache<'a> {
         let planned = self.policy.planner.plan(&request);
         let known = match planned {
             Ok(planned) => {
-                // What was passed over would only take memory: one shape stays for each mix.
+                let first = self.shapes.len();
+                // What was passed over would only take memory, but where the policy may want it another time.
+                let others: Vec<PlannedIteration> = match self.policy.choice {
+                    PlanChoice::Fastest => Vec::new(),
+                    PlanChoice::Liveput => planned.alternatives.iter().map(|other| instead(other, &planned)).collect(),
+                };
                 self.shapes.push(Arc::new(PlannedIteration { alternatives: Vec::new(), ..planned }));
-                Ok(self.shapes.len() - 1)
+                self.shapes.extend(others.into_iter().map(Arc::new));
+                Ok((first..self.shapes.len()).collect())
             }
             Err(PlanError::DoesNotFit { reason, hint }) => Err((reason, hint)),
             Err(error) => return Err(error),
@@ -88,6 +143,28 @@ impl<'a> PlanCache<'a> {
         self.by_mix.insert(mix, known.clone());
         known.map_err(|(reason, hint)| PlanError::DoesNotFit { reason, hint })
     }
+}
+
+/// A plan that was passed over, with what is known of it.
+fn instead(other: &JudgedPlan, chosen: &PlannedIteration) -> PlannedIteration {
+    let JudgedPlan { plan, predicted_iteration_s } = other.clone();
+    let lower_bound_s = chosen.lower_bound_s;
+    let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
+    PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap, alternatives: Vec::new() }
+}
+
+/// The plan with its nodes named by their classes in the order in which the plan names them.
+fn without_names(plan: &Plan, cluster: &Cluster) -> Plan {
+    let classes: BTreeMap<&str, NodeClass> =
+        cluster.nodes.iter().map(|node| (node.name.as_str(), NodeClass::of(node))).collect();
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let mut plan = plan.clone();
+    for stage in plan.replicas.iter_mut().flat_map(|replica| &mut replica.stages) {
+        let number = names.len();
+        let name = names.entry(stage.node.clone()).or_insert_with(|| classes[stage.node.as_str()].name(number));
+        stage.node.clone_from(name);
+    }
+    plan
 }
 
 fn mix(cluster: &Cluster) -> Mix {
@@ -99,7 +176,7 @@ fn mix(cluster: &Cluster) -> Mix {
 }
 
 /// The same nodes in the order of their classes, named after class and number only.
-fn nameless(cluster: &Cluster) -> Cluster {
+pub fn nameless(cluster: &Cluster) -> Cluster {
     let mut nodes: Vec<Node> = cluster.nodes.clone();
     nodes.sort_by_cached_key(NodeClass::of);
     let mut seen: BTreeMap<NodeClass, usize> = BTreeMap::new();

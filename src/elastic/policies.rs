@@ -1,9 +1,21 @@
 //! Policies: what to do when nodes come and go, as data over one controller.
 
+mod autohet;
+mod bamboo;
+mod liveput;
+mod on_demand;
+mod oobleck;
+mod oracle;
+mod parcae;
+mod restart;
+mod varuna;
+
+pub use bamboo::Redundant;
+pub use liveput::{Outlook, liveput, liveput_share};
+
 use super::layer_bitmap::AllowedSources;
 use crate::plan::Planner;
 use crate::planner;
-use crate::planner::autohet::{AutoHet, Engine};
 
 /// One way of living with preemptions.
 pub struct Policy {
@@ -13,6 +25,8 @@ pub struct Policy {
     pub summary: &'static str,
     /// Makes its plans.
     pub planner: Box<dyn Planner>,
+    /// What makes it take one of a planner's plans.
+    pub choice: PlanChoice,
     /// Where lost state may be read from.
     pub sources: AllowedSources,
     /// Whether new nodes are taken in while training runs.
@@ -23,6 +37,15 @@ pub struct Policy {
     pub fixed_shape: bool,
     /// Whether it checkpoints, standing still, before it changes the plan of its own will.
     pub saves_before_change: bool,
+    /// Whether its plans are made before they are needed, so that nobody waits for one.
+    pub plans_ahead: bool,
+    /// Whether stages that hold a second copy of a lost one go on in its place, without a new plan.
+    pub stands_in: bool,
+    /// Which nodes it has.
+    pub capacity: Capacity,
+    /// Whether it knows what the trace will bring, so that nothing of what it does is lost: a bound on what any policy can
+    /// reach, not a policy that could be followed.
+    pub foresight: bool,
 }
 
 /// When new nodes are taken in while training runs. After a wait they always are.
@@ -36,69 +59,60 @@ pub enum JoinRule {
     WhenItPays,
 }
 
-/// Names of all policies, the recommended one first.
-pub const NAMES: [&str; 3] = ["autohet", "varuna", "restart"];
-
-/// The policy of this name.
-pub fn by_name(name: &str) -> Option<Policy> {
-    match name {
-        "autohet" => Some(autohet()),
-        "varuna" => Some(varuna()),
-        "restart" => Some(restart()),
-        _ => None,
-    }
+/// What makes a policy take one of the plans that its planner has executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanChoice {
+    /// The shortest iteration.
+    Fastest,
+    /// The highest [`liveput`]: throughput over the losses to be expected.
+    Liveput,
 }
 
-/// Plans anew for every set of nodes, takes state from survivors first and from the cloud last, and leaves nodes under
-/// notice before they go (AutoHet, arXiv 2512.20953).
-fn autohet() -> Policy {
-    Policy {
-        name: "autohet",
-        summary: "re-plans on every change, recovers from survivors first",
-        planner: Box::new(AutoHet { engine: Engine::Search }),
-        sources: AllowedSources::All,
-        joins: JoinRule::WhenItPays,
-        heeds_notice: true,
-        fixed_shape: false,
-        saves_before_change: false,
+/// Which nodes a policy has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// Those of the trace, when they are there.
+    Spot,
+    /// Of each kind as many as the trace has at most, from its begin to its end, at on-demand prices.
+    OnDemand,
+}
+
+/// Names of all policies, the recommended one first.
+pub const NAMES: [&str; 8] = ["autohet", "varuna", "restart", "bamboo", "oobleck", "parcae", "on-demand", "oracle"];
+
+/// Those that are replayed where none are named.
+pub const DEFAULTS: [&str; 3] = ["autohet", "varuna", "restart"];
+
+/// Stands for all of [`NAMES`].
+pub const ALL: &str = "all";
+
+/// The policy of this name.
+///
+/// ```
+/// use autohet::elastic::policies;
+/// for name in policies::NAMES {
+///     assert_eq!(policies::by_name(name).unwrap().name, name);
+/// }
+/// assert!(policies::by_name("all").is_none());
+/// ```
+pub fn by_name(name: &str) -> Option<Policy> {
+    match name {
+        "autohet" => Some(autohet::policy()),
+        "varuna" => Some(varuna::policy()),
+        "restart" => Some(restart::policy()),
+        "bamboo" => Some(bamboo::policy()),
+        "oobleck" => Some(oobleck::policy()),
+        "parcae" => Some(parcae::policy()),
+        "on-demand" => Some(on_demand::policy()),
+        "oracle" => Some(oracle::policy()),
+        _ => None,
     }
 }
 
 /// How training for real lives with losses: as `autohet`, with this planner. Where it reads from the object store only,
 /// it saves before it changes the plan of its own will.
 pub fn training(planner: Box<dyn Planner>, sources: AllowedSources) -> Policy {
-    Policy { planner, sources, saves_before_change: sources == AllowedSources::ObjectStore, ..autohet() }
-}
-
-/// Job morphing (Varuna; Athlur et al. 2022): grids of pipeline depth × replicas without tensor parallelism, every rank
-/// reads its state from the object store, so that changes that are known beforehand, by a notice or a join, save first and
-/// others roll back.
-fn varuna() -> Policy {
-    Policy {
-        name: "varuna",
-        summary: "morphs between P × D grids, recovers from the object store",
-        planner: planned_by("varuna"),
-        sources: AllowedSources::ObjectStore,
-        joins: JoinRule::WhenFaster,
-        heeds_notice: true,
-        fixed_shape: false,
-        saves_before_change: true,
-    }
-}
-
-/// Checkpoint and restart as most clusters do it: one symmetric plan for the nodes of the start; after a loss it waits
-/// until nodes of the same types are there again and goes on from the last checkpoint.
-fn restart() -> Policy {
-    Policy {
-        name: "restart",
-        summary: "keeps its first shape, waits for capacity, restarts from the last checkpoint",
-        planner: planned_by("megatron"),
-        sources: AllowedSources::ObjectStore,
-        joins: JoinRule::Never,
-        heeds_notice: false,
-        fixed_shape: true,
-        saves_before_change: false,
-    }
+    Policy { planner, sources, saves_before_change: sources == AllowedSources::ObjectStore, ..autohet::policy() }
 }
 
 fn planned_by(name: &str) -> Box<dyn Planner> {

@@ -37,7 +37,8 @@ pub enum Cause {
     Resume,
 }
 
-/// The parts of a change of plan, one after the other.
+/// The parts of a change of plan, one after the other. State moves before communicators are made anew, so that nodes that
+/// are about to go are needed no longer than that takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReconfigurationTime {
     /// Until a loss is noticed; nothing for changes that are known beforehand.
@@ -48,6 +49,15 @@ pub struct ReconfigurationTime {
     pub connect: SimTime,
     /// Until the last rank has its state.
     pub fetch: SimTime,
+}
+
+/// What a change of plan does without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spared {
+    /// The plan was there before it was needed.
+    pub planning: bool,
+    /// A neighbour stands in for the lost stage: nobody's communicators are made anew.
+    pub communicators: bool,
 }
 
 /// What a change of plan costs beside moving state. Constants, not measured while running, so that a replay gives the
@@ -65,10 +75,17 @@ pub struct ReconfigurationSettings {
     pub communicators_s: f64,
     /// More of it for each further node: they measured 43 s with 16 nodes.
     pub communicators_per_node_s: f64,
+    /// Time that a new node has to be up before training takes it in, unless nothing fits without it: many are lost within
+    /// minutes. None by default.
+    pub min_up_s: f64,
     /// Rate at which all ranks together take in what isn't in their own memory. No limit where each rank has cores of its
     /// own; not a setting of scenarios.
     #[serde(skip)]
     pub transfer_bytes_per_s: f64,
+    /// Whether changes take the times that are foreseen, so that it is known at any moment what has arrived; not a setting of
+    /// scenarios.
+    #[serde(skip)]
+    pub is_as_foreseen: bool,
 }
 
 impl Default for ReconfigurationSettings {
@@ -79,7 +96,9 @@ impl Default for ReconfigurationSettings {
             rendezvous_s: 6.6,
             communicators_s: 29.0,
             communicators_per_node_s: 14.0 / 15.0,
+            min_up_s: 0.0,
             transfer_bytes_per_s: f64::INFINITY,
+            is_as_foreseen: true,
         }
     }
 }
@@ -99,8 +118,18 @@ impl ReconfigurationSettings {
             rendezvous_s: 0.044,
             communicators_s: 0.0,
             communicators_per_node_s: 0.0,
+            min_up_s: 0.0,
             transfer_bytes_per_s: 180e6,
+            is_as_foreseen: false,
         }
+    }
+
+    /// Rendezvous and communicators of the plan's nodes, in seconds.
+    pub fn connect_s(&self, plan: &Plan) -> f64 {
+        let stages = plan.replicas.iter().flat_map(|replica| &replica.stages);
+        let nodes: BTreeSet<&str> = stages.map(|stage| stage.node.as_str()).collect();
+        let further_nodes = nodes.len().saturating_sub(1) as f64;
+        self.rendezvous_s + self.communicators_s + self.communicators_per_node_s * further_nodes
     }
 
     /// How long a change to `plan` takes; `present` are the nodes that state can be read from.
@@ -111,17 +140,14 @@ impl ReconfigurationSettings {
         recovery: &RecoveryPlan,
         present: &Cluster,
         bandwidths: &StorageBandwidths,
+        spared: Spared,
     ) -> ReconfigurationTime {
-        let stages = plan.replicas.iter().flat_map(|replica| &replica.stages);
-        let nodes: BTreeSet<&str> = stages.map(|stage| stage.node.as_str()).collect();
-        let further_nodes = nodes.len().saturating_sub(1) as f64;
         let transferred = recovery.bytes_from(|source| *source != Source::OwnMemory);
         let transfer_s = transferred as f64 / self.transfer_bytes_per_s;
-        let connect_s = self.rendezvous_s + self.communicators_s + self.communicators_per_node_s * further_nodes;
         ReconfigurationTime {
             detect: SimTime::from_seconds(if cause == Cause::Loss { self.detection_s } else { 0.0 }),
-            plan: SimTime::from_seconds(self.planning_s),
-            connect: SimTime::from_seconds(connect_s),
+            plan: SimTime::from_seconds(if spared.planning { 0.0 } else { self.planning_s }),
+            connect: SimTime::from_seconds(if spared.communicators { self.rendezvous_s } else { self.connect_s(plan) }),
             fetch: fetch_time(recovery, present, bandwidths).max(SimTime::from_seconds(transfer_s)),
         }
     }

@@ -74,6 +74,8 @@ pub struct ShardCopy {
 pub enum Source {
     /// In memory of one of its own GPUs: nothing crosses the network.
     OwnMemory,
+    /// In a copy that its own host memory keeps.
+    OwnHost,
     /// On its own disk.
     OwnDisk,
     /// With another node.
@@ -93,6 +95,8 @@ pub enum Source {
 pub enum Tier {
     /// GPU memory.
     Memory,
+    /// A copy in host memory.
+    Host,
     /// Local disk.
     Disk,
 }
@@ -107,7 +111,7 @@ impl RecoveryPlan {
     pub fn senders(&self) -> BTreeSet<Arc<str>> {
         let sender = |transfer: &ShardTransfer| match &transfer.source {
             Source::Peer { node, .. } => Some(Arc::clone(node)),
-            Source::OwnMemory | Source::OwnDisk | Source::ObjectStore => None,
+            Source::OwnMemory | Source::OwnHost | Source::OwnDisk | Source::ObjectStore => None,
         };
         self.transfers.iter().filter_map(sender).collect()
     }
@@ -122,7 +126,7 @@ impl RecoveryPlan {
 ///
 /// Training resumes from the newest step of which every shard can still be read: the step that it had reached if the
 /// survivors' memory has everything, else a checkpoint, else step 0. Each shard is read from the node's own memory, else
-/// its own disk, else from a peer, else from the object store: surviving nodes first, the cloud only for what is missing
+/// from a copy in its own host memory, else from its own disk, else from a peer, else from the object store: surviving nodes first, the cloud only for what is missing
 /// (AutoHet, arXiv 2512.20953), also where the store would be done before a busy peer. Among peers it is greedy list
 /// scheduling: shards with the fewest holders first, each from the peer that would have sent it soonest by what it was
 /// given so far; memory before disk and then the order of the cluster where two are equal. A node reads a shard once,
@@ -167,6 +171,7 @@ struct Need {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Choice {
     OwnMemory,
+    OwnHost,
     OwnDisk,
     Peer(usize, Tier),
     ObjectStore,
@@ -216,6 +221,9 @@ impl<'a> Scheduler<'a> {
         if self.copies.memory.is_some_and(|sets| sets.contains(need.shard, bit)) {
             return Some(Choice::OwnMemory);
         }
+        if self.copies.host.is_some_and(|sets| sets.contains(need.shard, bit)) {
+            return Some(Choice::OwnHost);
+        }
         if !self.copies.disk.is_some_and(|sets| sets.contains(need.shard, bit)) {
             return None;
         }
@@ -242,7 +250,7 @@ impl<'a> Scheduler<'a> {
     fn finish_s(&self, place: usize, tier: Tier, bytes: f64) -> f64 {
         let interface_s = self.interface_s[place] + bytes / self.up.nodes[place].nic.bytes_per_s;
         match tier {
-            Tier::Memory => interface_s,
+            Tier::Memory | Tier::Host => interface_s,
             Tier::Disk => interface_s.max(self.disk_s[place] + bytes / self.disk_bytes_per_s),
         }
     }
@@ -253,7 +261,8 @@ impl<'a> Scheduler<'a> {
 
     /// The places of nodes that are up and hold the shard.
     fn holders(&self, shard: ShardIndex) -> impl Iterator<Item = (usize, Tier)> + '_ {
-        let tiers = [(self.copies.memory, Tier::Memory), (self.copies.disk, Tier::Disk)];
+        let Copies { memory, host, disk, .. } = self.copies;
+        let tiers = [(memory, Tier::Memory), (host, Tier::Host), (disk, Tier::Disk)];
         let holding = tiers.into_iter().filter_map(|(sets, tier)| Some((sets?, tier)));
         holding.flat_map(move |(sets, tier)| {
             let places = sets.nodes(shard).filter_map(|bit| *self.places.get(bit)?);
@@ -276,6 +285,7 @@ fn written_out(
     let names: Vec<Arc<str>> = up.nodes.iter().map(|node| Arc::from(node.name.as_str())).collect();
     let source = |choice| match choice {
         Choice::OwnMemory => Source::OwnMemory,
+        Choice::OwnHost => Source::OwnHost,
         Choice::OwnDisk => Source::OwnDisk,
         Choice::Peer(place, tier) => Source::Peer { node: Arc::clone(&names[place]), tier },
         Choice::ObjectStore => Source::ObjectStore,

@@ -27,6 +27,10 @@ impl IterationBreakdown {
             let pass = match program.instruction(span.rank, span.id).op {
                 Op::Forward { chunk, .. } => priced.forward(span.rank, chunk),
                 Op::Backward { chunk, part, gradients, .. } => priced.backward(span.rank, chunk, part, gradients),
+                Op::RedundantForward { .. } => {
+                    let pass = priced.ranks[span.rank.index()].redundant_forward;
+                    PassTime { recompute: pass.total.saturating_sub(pass.tensor_parallel), ..pass }
+                }
                 Op::OptimizerStep => PassTime { total: span.end - span.start, ..PassTime::default() },
                 Op::Send { .. }
                 | Op::Receive { .. }

@@ -13,7 +13,7 @@ pub enum Activity {
     Bubble,
     /// Waiting for a transfer or a collective under way.
     ExposedCommunication,
-    /// Forward passes done again for the backward pass.
+    /// Forward passes done again for the backward pass, or for a neighbour that may be lost.
     Recomputation,
     /// Standing still while a snapshot is taken.
     CheckpointStall,

@@ -1,6 +1,6 @@
 //! The contract between planners and everybody else.
 
-use super::Plan;
+use super::{Plan, ScheduleChoice};
 use crate::cluster::Cluster;
 use crate::cost::{CostError, CostModel};
 use crate::model::{Precision, Recompute};
@@ -103,6 +103,11 @@ pub trait Judge: Sync {
     /// Whether it is a closed form, cheap enough to rank plans by itself.
     fn is_closed_form(&self) -> bool {
         false
+    }
+
+    /// The schedule under which it executes all plans; `None` where it executes each as it is.
+    fn schedule(&self) -> Option<ScheduleChoice> {
+        None
     }
 
     /// What judging a plan takes, in passes that are executed: what a search is bounded by, since it has no clock.

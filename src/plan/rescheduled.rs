@@ -4,7 +4,7 @@ use super::{LayerRange, Plan, Replica, ScheduleKind};
 use std::fmt;
 use std::str::FromStr;
 
-/// A schedule as it is asked for: `1f1b`, `gpipe`, `zb-h1`, or `interleaved:2` with the chunks of each stage.
+/// A schedule as it is asked for: `1f1b`, `gpipe`, `zb-h1`, `redundant`, or `interleaved:2` with the chunks of each stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduleChoice {
     kind: ScheduleKind,
@@ -14,13 +14,24 @@ pub struct ScheduleChoice {
 
 /// Not a schedule that can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown schedule `{0}`\nhint: write 1f1b, gpipe, zb-h1 or, with two chunks a stage, interleaved:2")]
+#[error("unknown schedule `{0}`\nhint: write 1f1b, gpipe, zb-h1, redundant or, with two chunks a stage, interleaved:2")]
 pub struct ScheduleChoiceError(String);
 
 impl ScheduleChoice {
     /// The kind.
     pub fn kind(self) -> ScheduleKind {
         self.kind
+    }
+
+    /// Chunks of each stage, one but under the interleaved schedule.
+    pub fn chunks(self) -> u32 {
+        self.chunks
+    }
+
+    /// The interleaved schedule with so many chunks of each stage, 1F1B where that is one.
+    pub fn with_chunks(chunks: u32) -> Self {
+        let kind = if chunks > 1 { ScheduleKind::Interleaved } else { ScheduleKind::OneForwardOneBackward };
+        Self { kind, chunks: chunks.max(1) }
     }
 
     /// Whether it is covered by what is proven of plans under 1F1B and `GPipe`.

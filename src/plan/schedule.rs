@@ -22,6 +22,11 @@ pub enum ScheduleKind {
     /// Backward passes in two, of which the gradients of weights fill the bubble (ZB-H1, Qi et al. 2023).
     #[serde(rename = "zb-h1")]
     ZeroBubbleH1,
+    /// 1F1B in which each stage also does the forward pass of the next stage's layers, of which it holds a second copy (the
+    /// last stage has the first one's): redundant computation in the neighbour, so that a stage that is lost can be stood in
+    /// for (Bamboo, Thorpe et al. 2023). Replicas of one stage have no neighbour and run plain 1F1B.
+    #[serde(rename = "redundant")]
+    Redundant,
 }
 
 /// A stage's place in its pipeline, all that a schedule may depend on.
@@ -50,7 +55,8 @@ pub struct Held {
 
 impl ScheduleKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::OneForwardOneBackward, Self::GPipe, Self::Interleaved, Self::ZeroBubbleH1];
+    pub const ALL: [Self; 5] =
+        [Self::OneForwardOneBackward, Self::GPipe, Self::Interleaved, Self::ZeroBubbleH1, Self::Redundant];
 
     /// Most passes of chunks that a stage has in flight: those whose forward pass has begun and whose backward pass hasn't
     /// wholly ended.
@@ -67,7 +73,9 @@ impl ScheduleKind {
                 let all = position.chunk_passes();
                 all.min(position.interleaved_warm_up() + 1)
             }
-            Self::OneForwardOneBackward | Self::Interleaved => micro_batches.min((depth - stage) as u32),
+            Self::OneForwardOneBackward | Self::Interleaved | Self::Redundant => {
+                micro_batches.min((depth - stage) as u32)
+            }
         }
     }
 
@@ -90,6 +98,7 @@ impl ScheduleKind {
             Self::GPipe => "GPipe",
             Self::Interleaved => "interleaved 1F1B",
             Self::ZeroBubbleH1 => "ZB-H1",
+            Self::Redundant => "1F1B with redundant forward passes",
         }
     }
 }
@@ -166,13 +175,14 @@ impl fmt::Display for ScheduleKind {
             Self::GPipe => "gpipe",
             Self::Interleaved => "interleaved",
             Self::ZeroBubbleH1 => "zb-h1",
+            Self::Redundant => "redundant",
         })
     }
 }
 
 /// Not the name of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown schedule `{0}`\nhint: one of 1f1b, gpipe, interleaved and zb-h1")]
+#[error("unknown schedule `{0}`\nhint: one of 1f1b, gpipe, interleaved, zb-h1 and redundant")]
 pub struct ScheduleNameError(String);
 
 impl FromStr for ScheduleKind {

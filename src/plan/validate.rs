@@ -246,7 +246,17 @@ impl Plan {
         };
         let shards = cost.framework().optimizer_shards(self.replicas.len());
         let chunks: Vec<HeldChunk> = replica.stages[stage].chunks().enumerate().map(chunk).collect();
-        cost.held_memory(&chunks, &self.execution(&replica.stages[stage])).with_optimizer_shards(shards)
+        let execution = self.execution(&replica.stages[stage]);
+        let mut memory = cost.held_memory(&chunks, &execution);
+        if let Some(neighbour) = self.stands_in_for(replica, stage) {
+            // Its activations are put aside in host memory, and its gradients are made only when it's lost.
+            let [has_embedding, has_head] = replica.chunk_ends(neighbour, ChunkId(0));
+            let num_layers = replica.stages[neighbour].num_layers;
+            let copy = cost.stage_memory(&StageShape { num_layers, has_embedding, has_head, in_flight: 0 }, &execution);
+            memory.parameters_bytes += copy.parameters_bytes;
+            memory.optimizer_bytes += copy.optimizer_bytes;
+        }
+        memory.with_optimizer_shards(shards)
     }
 
     /// Every stage with its place, replica by replica.

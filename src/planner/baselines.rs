@@ -11,6 +11,7 @@ mod capacity;
 mod grid;
 mod megatron;
 mod metis;
+mod oobleck;
 mod point;
 mod varuna;
 mod whale;
@@ -19,6 +20,7 @@ pub use alpa::Alpa;
 pub use amp::Amp;
 pub use megatron::Megatron;
 pub use metis::Metis;
+pub use oobleck::Oobleck;
 pub use varuna::Varuna;
 pub use whale::Whale;
 

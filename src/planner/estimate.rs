@@ -329,7 +329,9 @@ fn replica_times(replica: &Replica, traffic: &Traffic, prices: &mut Prices) -> R
         optimizer_s.push(cost.optimizer_step_s(&cluster.node(node).gpu, per_gpu, plan.precision));
     }
     let pace = match plan.schedule {
-        ScheduleKind::OneForwardOneBackward => one_forward_one_backward(&stage_s, &boundaries_s, busiest_interface_s),
+        ScheduleKind::OneForwardOneBackward | ScheduleKind::Redundant => {
+            one_forward_one_backward(&stage_s, &boundaries_s, busiest_interface_s)
+        }
         ScheduleKind::GPipe => gpipe(&stage_s, &backward_s, &boundaries_s, busiest_interface_s),
         ScheduleKind::ZeroBubbleH1 => zero_bubble(&stage_s, &weights_s, &boundaries_s, busiest_interface_s),
         ScheduleKind::Interleaved => interleaved(&stage_s, replica.chunk_count(), &boundaries_s, busiest_interface_s),

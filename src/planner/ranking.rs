@@ -6,11 +6,16 @@ use crate::plan::{JudgedPlan, Plan, PlanError, PlanRequest};
 use rayon::prelude::*;
 
 /// Seconds of one iteration by the request's judge where that is a closed form itself, else by that of [`estimate`].
-/// Infinite where such a judge has no figures for the plan: it isn't in that judge's space.
+/// Infinite where such a judge has no figures for the plan, which isn't in that judge's space, and where the plan can't run
+/// under the schedule that the judge executes plans under.
 pub fn rank_s(plan: &Plan, request: &PlanRequest) -> Result<f64, CostError> {
     let PlanRequest { cluster, cost, judge, .. } = *request;
     if !judge.is_closed_form() {
-        return estimate::iteration_s(plan, cluster, cost);
+        let Some(choice) = judge.schedule() else { return estimate::iteration_s(plan, cluster, cost) };
+        return match plan.rescheduled(choice).filter(|plan| plan.validate(cluster, cost).is_ok()) {
+            Some(plan) => estimate::iteration_s(&plan, cluster, cost),
+            None => Ok(f64::INFINITY),
+        };
     }
     match judge.iteration_s(plan, cluster, cost) {
         Err(CostError::Judge { .. }) => Ok(f64::INFINITY),

@@ -49,7 +49,7 @@ pub struct Incumbent<'a> {
 pub struct Replanned {
     /// The plan.
     pub plan: Plan,
-    /// Seconds of one iteration, by the judge.
+    /// Seconds of one iteration, by the judge; by the closed form where a deadline left no time to ask it.
     pub iteration_s: f64,
     /// What moves.
     pub movement: Movement,
@@ -67,7 +67,8 @@ impl Incumbent<'_> {
 
 /// The plan for the request's cluster that is expected to have done most iterations by the next change.
 ///
-/// Pure, as all planning: the same request and incumbent give the same plan, but for a limit of time.
+/// Pure, as all planning: the same request and incumbent give the same plan, but for a limit of time. Once that is over, the
+/// best plan so far is returned, a repair at worst.
 ///
 /// # Errors
 /// As of [`Planner::plan`], which it falls back to where the incumbent can't be repaired.
@@ -76,13 +77,12 @@ pub fn replan(request: &PlanRequest, incumbent: &Incumbent) -> Result<Replanned,
     if cluster.nodes.iter().all(|node| node.gpu_count == 0) {
         return Err(PlanError::EmptyCluster);
     }
+    let is_over = || request.limits.out_of_time.is_some_and(|is_over| is_over());
     let regrouping = Regrouping::new(request, incumbent.plan)?;
     let mut ranked = Ranked { request, incumbent, plans: Vec::new() };
-    for plan in repair::repairs(request, incumbent.plan, regrouping.as_ref()) {
-        ranked.add(plan)?;
-    }
+    ranked.add(repair::repairs(request, incumbent.plan, regrouping.as_ref()))?;
     ranked.sort();
-    if let Some(regrouping) = regrouping {
+    if let Some(regrouping) = regrouping.filter(|_| !is_over()) {
         let found: Vec<Plan> = ranked.starts().par_iter().flat_map_iter(|from| regrouping.improved(from)).collect();
         ranked.add_relabelled(&found)?;
     }
@@ -97,6 +97,9 @@ pub fn replan(request: &PlanRequest, incumbent: &Incumbent) -> Result<Replanned,
     }
     ranked.sort();
     ranked.plans.truncate(MAX_JUDGED);
+    if is_over() {
+        return Ok(ranked.plans.swap_remove(0));
+    }
     let judged = ranked.plans.par_iter().map(|known| judge.iteration_s(&known.plan, cluster, cost));
     let judged = judged.collect::<Result<Vec<f64>, _>>()?;
     for (known, iteration_s) in ranked.plans.iter_mut().zip(judged) {
@@ -117,26 +120,37 @@ struct Ranked<'a> {
 }
 
 impl Ranked<'_> {
-    /// Adds a plan if it can run.
-    fn add(&mut self, plan: Plan) -> Result<(), PlanError> {
+    /// Adds those plans that are new and can run.
+    fn add(&mut self, plans: Vec<Plan>) -> Result<(), PlanError> {
+        let mut fresh: Vec<Plan> = Vec::new();
+        for plan in plans {
+            if !fresh.contains(&plan) && !self.plans.iter().any(|known| known.plan == plan) {
+                fresh.push(plan);
+            }
+        }
+        let weighed = fresh.into_par_iter().map(|plan| self.weighed(plan)).collect::<Result<Vec<_>, _>>()?;
+        self.plans.extend(weighed.into_iter().flatten());
+        Ok(())
+    }
+
+    /// What a plan is worth; `None` if it can't run.
+    fn weighed(&self, plan: Plan) -> Result<Option<Replanned>, PlanError> {
         let PlanRequest { cluster, cost, .. } = *self.request;
-        if self.plans.iter().any(|known| known.plan == plan) || plan.validate(cluster, cost).is_err() {
-            return Ok(());
+        if plan.validate(cluster, cost).is_err() {
+            return Ok(None);
         }
         let iteration_s = estimate::iteration_s(&plan, cluster, cost)?;
         let movement = movement(self.incumbent.plan, &plan, cluster, cost, self.incumbent.store_bytes_per_s);
         let expected_iterations = self.incumbent.worth(iteration_s, &movement);
-        self.plans.push(Replanned { plan, iteration_s, movement, expected_iterations });
-        Ok(())
+        Ok(Some(Replanned { plan, iteration_s, movement, expected_iterations }))
     }
 
     /// Adds plans on those nodes on which most state can stay.
     fn add_relabelled(&mut self, plans: &[Plan]) -> Result<(), PlanError> {
         let PlanRequest { cluster, cost, .. } = *self.request;
-        for plan in plans {
-            self.add(relabel::relabelled(plan, self.incumbent.plan, cluster, cost))?;
-        }
-        Ok(())
+        let on_nodes = plans.par_iter().map(|plan| relabel::relabelled(plan, self.incumbent.plan, cluster, cost));
+        let on_nodes: Vec<Plan> = on_nodes.collect();
+        self.add(on_nodes)
     }
 
     /// Where to search on from: the best repair, and the one of most replicas.

@@ -9,8 +9,8 @@ use crate::plan::{
 
 /// A planner whose plans run under one schedule.
 ///
-/// The planner searches as it does, with memory and closed forms of 1F1B, but what it has executed is executed under the
-/// asked schedule, and what doesn't fit under it isn't taken.
+/// The planner searches as it does over the closed form of 1F1B, with the memory of the asked schedule; what it ranks and has
+/// executed is ranked and executed under that, and what doesn't fit under it isn't taken.
 pub struct Scheduled {
     /// Who plans.
     pub planner: Box<dyn Planner>,
@@ -98,6 +98,10 @@ impl Judge for ScheduledJudge<'_> {
 
     fn is_closed_form(&self) -> bool {
         self.judge.is_closed_form()
+    }
+
+    fn schedule(&self) -> Option<ScheduleChoice> {
+        Some(self.choice)
     }
 
     fn work(&self, plan: &Plan) -> u64 {

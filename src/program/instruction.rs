@@ -37,6 +37,11 @@ pub enum Op {
         /// The chunk.
         chunk: ChunkId,
     },
+    /// Forward pass of the layers of the stage that this one could stand in for (redundant computation).
+    RedundantForward {
+        /// The micro batch.
+        micro_batch: MicroBatch,
+    },
     /// Backward pass, recomputation and tensor-parallel collectives included.
     Backward {
         /// The micro batch.
@@ -169,6 +174,7 @@ impl Op {
                 Some(group)
             }
             Self::Forward { .. }
+            | Self::RedundantForward { .. }
             | Self::Backward { .. }
             | Self::Send { .. }
             | Self::Receive { .. }
@@ -179,7 +185,9 @@ impl Op {
     /// The queue that it runs in.
     pub fn stream(&self) -> Stream {
         match self {
-            Self::Forward { .. } | Self::Backward { .. } | Self::OptimizerStep => Stream::Compute,
+            Self::Forward { .. } | Self::RedundantForward { .. } | Self::Backward { .. } | Self::OptimizerStep => {
+                Stream::Compute
+            }
             Self::Send { direction: Direction::Downstream, .. } => Stream::SendDownstream,
             Self::Send { direction: Direction::Upstream, .. } => Stream::SendUpstream,
             Self::Receive { direction: Direction::Downstream, .. } => Stream::ReceiveDownstream,
@@ -193,6 +201,7 @@ impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Forward { micro_batch, chunk } => write!(f, "forward of {micro_batch}{}", Later(*chunk)),
+            Self::RedundantForward { micro_batch } => write!(f, "redundant forward of {micro_batch}"),
             Self::Backward { micro_batch, chunk, part, gradients } => {
                 let half = match gradients {
                     Gradients::All => "",

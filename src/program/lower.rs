@@ -177,7 +177,7 @@ fn with_communication(order: &[Op], position: StagePosition, neighbours: &Neighb
                 let (receive, send) = (&neighbours.receive_activation, &neighbours.send_activation);
                 (micro_batch, Direction::Downstream, around(chunk), receive, send)
             }
-            Op::Backward { gradients: Gradients::Weights, .. } => {
+            Op::Backward { gradients: Gradients::Weights, .. } | Op::RedundantForward { .. } => {
                 ops.push(op);
                 continue;
             }

@@ -76,7 +76,7 @@ impl Exchanges {
                 };
                 (progress.compute, other.filter(comes_first).map(|(_, id)| *id))
             }
-            Op::Receive { .. } => (None, None),
+            Op::Receive { .. } | Op::RedundantForward { .. } => (None, None),
             Op::AllReduce { .. } | Op::ReduceScatter { .. } if blocks => (progress.compute, progress.last_side()),
             Op::Send { .. } | Op::AllReduce { .. } | Op::ReduceScatter { .. } => (progress.compute, None),
             Op::OptimizerStep if blocks => (progress.reduction, progress.last_side()),
@@ -120,6 +120,8 @@ impl Progress {
                 self.compute = Some(id);
                 self.sides.clear();
             }
+            // Nobody waits for it.
+            Op::RedundantForward { .. } => {}
             Op::OptimizerStep => self.optimizer = Some(id),
             Op::AllReduce { .. } | Op::ReduceScatter { .. } | Op::AllGather { .. } => self.reduction = Some(id),
             Op::Send { .. } | Op::Receive { .. } => {

@@ -3,6 +3,7 @@
 mod gpipe;
 mod interleaved;
 mod one_forward_one_backward;
+mod redundant;
 mod zero_bubble;
 
 pub use crate::plan::StagePosition;
@@ -11,7 +12,7 @@ use super::{Gradients, Op, Part};
 use crate::ids::{ChunkId, MicroBatch};
 use crate::plan::ScheduleKind;
 
-/// Forward and backward passes of one stage, in order.
+/// Forward and backward passes of one stage, in order, redundant ones among them.
 pub fn compute_order(kind: ScheduleKind, position: StagePosition) -> Vec<Op> {
     match kind {
         ScheduleKind::Interleaved if position.chunks > 1 => interleaved::compute_order(position),
@@ -20,6 +21,7 @@ pub fn compute_order(kind: ScheduleKind, position: StagePosition) -> Vec<Op> {
         }
         ScheduleKind::GPipe => gpipe::compute_order(position),
         ScheduleKind::ZeroBubbleH1 => zero_bubble::compute_order(position),
+        ScheduleKind::Redundant => redundant::compute_order(position),
     }
 }
 

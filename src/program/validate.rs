@@ -1,9 +1,10 @@
-//! Proof that a program can run: pairing, order, absence of deadlock, and the bound on micro batches in flight.
+//! Proof that a program can run: pairing, order, waits, absence of deadlock, and the bound on micro batches in flight.
 //!
 //! The makespan alone doesn't catch a wrong 1F1B: GPipe has the same one.
 
 mod compute;
 mod shares;
+mod waits;
 
 use super::{Op, Program, Stream};
 use crate::ids::{MicroBatch, Rank};
@@ -64,6 +65,16 @@ pub enum ProgramError {
         /// What is wrong.
         what: &'static str,
     },
+    /// An instruction that doesn't wait for what it needs, or waits for what comes later.
+    #[error("{rank}: {op} may begin before {before} has ended")]
+    Unordered {
+        /// The rank.
+        rank: Rank,
+        /// What begins too early.
+        op: String,
+        /// What must come before it.
+        before: String,
+    },
     /// Instructions that wait for each other in a circle.
     #[error("deadlock: {rank} can never start {op}")]
     Deadlock {
@@ -83,6 +94,7 @@ impl Program {
         self.validate_reductions(plan)?;
         for index in 0..self.ranks.len() {
             compute::validate(self, plan, Rank::from(index))?;
+            waits::validate(self, plan, Rank::from(index))?;
         }
         self.validate_progress()
     }
@@ -191,7 +203,7 @@ impl<'a> UntimedRun<'a> {
                 let sharing = self.program.stage_ranks(Rank::from(rank));
                 (self.program.channels.len() + self.program.groups.len() + sharing.start, sharing.len())
             }
-            Op::OptimizerStep => {
+            Op::RedundantForward { .. } | Op::OptimizerStep => {
                 self.finish(rank, stream, id);
                 return true;
             }

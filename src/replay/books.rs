@@ -1,6 +1,6 @@
 //! The books of one policy's replay: who was paid for, what it did, what came of it.
 
-use super::outcome::{Phase, Segment};
+use super::outcome::{Phase, Segment, Spending};
 use crate::cluster::Node;
 use crate::metrics::{Activity, GpuTime, IterationBreakdown, Ledger};
 use crate::units::SimTime;
@@ -24,6 +24,8 @@ pub(super) struct Books {
     ledger: Ledger,
     paid: GpuTime,
     usd: f64,
+    /// By GPU type and zone: time, price, price on demand.
+    spending: BTreeMap<(String, String), (GpuTime, f64, f64)>,
     /// The iterations that count, as what they went into: runs of equal ones, since a long trace has millions.
     counted: Vec<(Arc<IterationBreakdown>, u64)>,
     iterations: u64,
@@ -35,6 +37,7 @@ pub(super) struct Closed {
     pub(super) ledger: Ledger,
     pub(super) paid: GpuTime,
     pub(super) usd: f64,
+    pub(super) spending: Vec<Spending>,
     pub(super) iterations: u64,
     pub(super) rolled_back: u64,
     pub(super) segments: Vec<Segment>,
@@ -57,6 +60,7 @@ impl Books {
             ledger: Ledger::default(),
             paid: GpuTime::default(),
             usd: 0.0,
+            spending: BTreeMap::new(),
             counted: Vec::new(),
             iterations: 0,
             segments: vec![waiting],
@@ -84,6 +88,30 @@ impl Books {
         self.until = now;
     }
 
+    /// The GPUs of a plan do what they do in its iterations, for the time since the last call, in which so many iterations
+    /// ended; all others that are up are idle. What can't be divided evenly is in the largest row.
+    pub(super) fn advance_ideal(&mut self, now: SimTime, breakdown: &IterationBreakdown, iterations: u64) {
+        let passed = GpuTime::of(breakdown.gpus, now - self.until);
+        let whole = breakdown.ledger.total().0.max(1);
+        let mut left = passed;
+        let mut largest = Activity::Useful;
+        for activity in Activity::ALL {
+            let of_row = breakdown.ledger.get(activity);
+            // Two steps, so that no product leaves 128 bits.
+            let share = GpuTime(passed.0 / whole * of_row.0 + passed.0 % whole * of_row.0 / whole);
+            self.ledger.add(activity, share);
+            left.0 -= share.0;
+            if of_row > breakdown.ledger.get(largest) {
+                largest = activity;
+            }
+        }
+        self.ledger.add(largest, left);
+        self.ledger.add(Activity::IdleByPlan, GpuTime::of(self.gpus_up - breakdown.gpus, now - self.until));
+        self.until = now;
+        self.iterations += iterations;
+        self.segments.last_mut().expect("there is always a segment").iterations += iterations;
+    }
+
     /// A node starts to cost.
     pub(super) fn node_up(&mut self, now: SimTime, node: Node) {
         self.gpus_up += node.gpu_count;
@@ -100,7 +128,12 @@ impl Books {
 
     fn pay(&mut self, time: SimTime, node: &Node) {
         self.paid += GpuTime::of(node.gpu_count, time);
-        self.usd += node.price_usd_per_hour * time.as_seconds() / 3600.0;
+        let (hours, usd) = (time.as_seconds() / 3600.0, node.price_usd_per_hour * time.as_seconds() / 3600.0);
+        self.usd += usd;
+        let spent = self.spending.entry((node.gpu.name.clone(), node.zone.clone())).or_default();
+        spent.0 += GpuTime::of(node.gpu_count, time);
+        spent.1 += usd;
+        spent.2 += node.gpu.on_demand_usd_per_hour * f64::from(node.gpu_count) * hours;
     }
 
     /// An iteration has ended.
@@ -164,7 +197,10 @@ impl Books {
         if self.segments.len() > 1 {
             self.segments.retain(|segment| segment.start < segment.end || segment.rolled_back > 0);
         }
+        let spent =
+            |((gpu_type, zone), (time, usd, on_demand_usd))| Spending { gpu_type, zone, time, usd, on_demand_usd };
         Closed {
+            spending: self.spending.into_iter().map(spent).collect(),
             ledger: self.ledger,
             paid: self.paid,
             usd: self.usd,

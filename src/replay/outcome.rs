@@ -1,5 +1,7 @@
 //! What a replay leaves behind: everything that reports are made from.
 
+use super::ReplaySettings;
+use super::books::Closed;
 use crate::elastic::{Cause, ReconfigurationTime};
 use crate::metrics::{GpuTime, Ledger};
 use crate::plan::{Plan, PlannedIteration};
@@ -42,6 +44,8 @@ pub struct PolicyOutcome {
     pub paid: GpuTime,
     /// Price of it.
     pub usd: f64,
+    /// The same by GPU type and zone, in the order of their names.
+    pub spending: Vec<Spending>,
     /// Iterations that count: done and not rolled back.
     pub iterations: u64,
     /// Iterations that were done and then rolled back.
@@ -58,6 +62,49 @@ pub struct PolicyOutcome {
     pub plans: Vec<Arc<PlannedIteration>>,
     /// Why nothing fitted, the last time that nothing did; `None` if there was no node to fit anything on.
     pub refusal: Option<String>,
+}
+
+/// What the nodes of one GPU type in one zone cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spending {
+    /// GPU type.
+    pub gpu_type: String,
+    /// Zone.
+    pub zone: String,
+    /// GPU time paid.
+    pub time: GpuTime,
+    /// Price of it.
+    pub usd: f64,
+    /// What as much time would have cost on demand, by the catalog.
+    pub on_demand_usd: f64,
+}
+
+impl PolicyOutcome {
+    /// An outcome from its closed books.
+    pub(super) fn new(
+        policy: &'static str,
+        closed: Closed,
+        settings: ReplaySettings<'_>,
+        plans: Vec<Arc<PlannedIteration>>,
+        refusal: Option<String>,
+    ) -> Self {
+        let samples = closed.iterations * u64::from(settings.training.global_batch_size);
+        Self {
+            policy,
+            ledger: closed.ledger,
+            paid: closed.paid,
+            usd: closed.usd,
+            spending: closed.spending,
+            iterations: closed.iterations,
+            iterations_rolled_back: closed.rolled_back,
+            samples,
+            tokens: samples * u64::from(settings.cost.model().seq_length),
+            segments: closed.segments,
+            recoveries: Vec::new(),
+            plans,
+            refusal,
+        }
+    }
 }
 
 /// A stretch of time in which a policy did one thing.
@@ -116,11 +163,11 @@ pub struct RecoveryRecord {
 /// Bytes of state by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FetchedBytes {
-    /// Already in the memory of the node that needs them.
+    /// Already in the memory of the node that needs them: of its GPUs, or of its host as a copy.
     pub own_memory: u64,
     /// On the node's own disk.
     pub own_disk: u64,
-    /// From a surviving node's memory or disk.
+    /// From a surviving node's memory, a copy in its host memory, or its disk.
     pub peers: u64,
     /// From the object store.
     pub object_store: u64,

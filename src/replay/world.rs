@@ -1,18 +1,19 @@
 //! One policy's world: an event queue, a controller that reacts, and books that record.
 
 use super::books::{Booking, Books};
+use super::iterations::left_by_uploads;
+use super::oracle::Known;
 use super::outcome::{FetchedBytes, Phase, PolicyOutcome, RecoveryRecord};
-use super::{ReplayError, ReplaySettings};
+use super::{IterationMemory, ReplayError, ReplaySettings};
 use crate::cluster::Cluster;
 use crate::elastic::checkpoint::persist_times;
 use crate::elastic::{
-    Action, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Reconfiguration, RecoveryPlan, Snapshot,
-    Source,
+    Action, Cause, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Reconfiguration, RecoveryPlan,
+    Snapshot, Source, copy_time,
 };
 use crate::metrics::{Activity, IterationBreakdown};
 use crate::plan::PlannedIteration;
 use crate::runtime::sim::queue::EventQueue;
-use crate::runtime::sim::simulate;
 use crate::units::SimTime;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,13 +43,25 @@ enum Doing {
 struct Running {
     placed: PlacedPlan,
     breakdown: Arc<IterationBreakdown>,
+    /// By stage, the share of an iteration in which its node's interface is in use.
+    interface_use: Arc<[f64]>,
     /// Index in the outcome.
     number: usize,
+}
+
+/// A shape of plan, simulated once: breakdown of an iteration, use of interfaces, index in the outcome.
+type Shape = (Arc<IterationBreakdown>, Arc<[f64]>, usize);
+
+/// What came of a policy, and the plans that it has run.
+pub(super) struct Ran {
+    pub(super) outcome: PolicyOutcome,
+    pub(super) known: Vec<Known>,
 }
 
 pub(super) struct World<'a> {
     controller: Controller<'a>,
     settings: ReplaySettings<'a>,
+    memory: &'a IterationMemory,
     changes: &'a [(SimTime, MembershipChange)],
     span: SimTime,
     now: SimTime,
@@ -59,8 +72,13 @@ pub(super) struct World<'a> {
     snapshots: u64,
     books: Books,
     plans: Vec<Arc<PlannedIteration>>,
-    /// By number of the shape: breakdown of an iteration, index in `plans`.
-    shapes: BTreeMap<usize, (Arc<IterationBreakdown>, usize)>,
+    /// By number of the shape.
+    shapes: BTreeMap<usize, Shape>,
+    known: Vec<Known>,
+    /// Iterations beside an upload, by number of the shape.
+    slower: BTreeMap<usize, Arc<IterationBreakdown>>,
+    /// When the last checkpoint is in the object store.
+    uploaded: SimTime,
     recoveries: Vec<RecoveryRecord>,
     /// The recovery under way; none at the first start.
     recovery: Option<RecoveryRecord>,
@@ -69,10 +87,20 @@ pub(super) struct World<'a> {
     started: bool,
 }
 
+impl Running {
+    /// What training leaves of a node's interface.
+    fn free_share(&self, node: &str) -> f64 {
+        let stages = self.placed.plan.replicas.iter().flat_map(|replica| &replica.stages);
+        let used = stages.zip(&*self.interface_use).find(|(stage, _)| stage.node == node);
+        1.0 - used.map_or(0.0, |(_, share)| *share)
+    }
+}
+
 impl<'a> World<'a> {
     pub(super) fn new(
         controller: Controller<'a>,
         settings: ReplaySettings<'a>,
+        memory: &'a IterationMemory,
         changes: &'a [(SimTime, MembershipChange)],
         span: SimTime,
     ) -> Self {
@@ -83,6 +111,7 @@ impl<'a> World<'a> {
         Self {
             controller,
             settings,
+            memory,
             changes,
             span,
             now: SimTime::ZERO,
@@ -94,6 +123,9 @@ impl<'a> World<'a> {
             books: Books::new(),
             plans: Vec::new(),
             shapes: BTreeMap::new(),
+            known: Vec::new(),
+            slower: BTreeMap::new(),
+            uploaded: SimTime::ZERO,
             recoveries: Vec::new(),
             recovery: None,
             lost_waiting: 0,
@@ -102,15 +134,11 @@ impl<'a> World<'a> {
     }
 
     /// Runs to the end of the trace. Ends, since simulated time passes: every iteration takes some.
-    pub(super) fn run(
-        mut self,
-        policy: &'static str,
-        progress: &(dyn Fn(SimTime) + Sync),
-    ) -> Result<PolicyOutcome, ReplayError> {
+    pub(super) fn run(mut self, policy: &'static str, progress: &(dyn Fn(SimTime) + Sync)) -> Result<Ran, ReplayError> {
         let mut told = SimTime::ZERO;
         while let Some((time, due)) = self.queue.pop().filter(|(time, _)| *time <= self.span) {
             self.advance(time);
-            let Some(event) = self.happen(due) else { continue };
+            let Some(event) = self.happen(due)? else { continue };
             if let Some(action) = self.controller.handle(time, event)? {
                 self.act(action)?;
             }
@@ -123,22 +151,9 @@ impl<'a> World<'a> {
         self.cut_off();
         progress(self.span - told);
         let closed = self.books.close(self.span);
-        let training = self.settings.training;
-        let samples = closed.iterations * u64::from(training.global_batch_size);
-        Ok(PolicyOutcome {
-            policy,
-            ledger: closed.ledger,
-            paid: closed.paid,
-            usd: closed.usd,
-            iterations: closed.iterations,
-            iterations_rolled_back: closed.rolled_back,
-            samples,
-            tokens: samples * u64::from(self.settings.cost.model().seq_length),
-            segments: closed.segments,
-            recoveries: self.recoveries,
-            plans: self.plans,
-            refusal: self.controller.refusal().map(ToString::to_string),
-        })
+        let refusal = self.controller.refusal().map(ToString::to_string);
+        let outcome = PolicyOutcome::new(policy, closed, self.settings, self.plans, refusal);
+        Ok(Ran { outcome: PolicyOutcome { recoveries: self.recoveries, ..outcome }, known: self.known })
     }
 
     /// Books the time up to `time`.
@@ -157,8 +172,8 @@ impl<'a> World<'a> {
     }
 
     /// Lets what is due happen in the books; returns what the controller is to know.
-    fn happen(&mut self, due: Due) -> Option<Event> {
-        match due {
+    fn happen(&mut self, due: Due) -> Result<Option<Event>, ReplayError> {
+        Ok(match due {
             Due::Change(index) => {
                 let (_, change) = &self.changes[index];
                 for name in &change.lost {
@@ -169,22 +184,22 @@ impl<'a> World<'a> {
                 }
                 Some(Event::Membership(change.clone()))
             }
-            Due::Done { action } if action == self.actions => Some(self.done()),
+            Due::Done { action } if action == self.actions => Some(self.done()?),
             Due::Durable { snapshot, step, place } if snapshot == self.snapshots => {
                 Some(Event::CheckpointDurable { step, place })
             }
             Due::Done { .. } | Due::Durable { .. } => None,
-        }
+        })
     }
 
-    fn done(&mut self) -> Event {
-        match std::mem::replace(&mut self.doing, Doing::Waiting) {
+    fn done(&mut self) -> Result<Event, ReplayError> {
+        Ok(match std::mem::replace(&mut self.doing, Doing::Waiting) {
             Doing::Iteration { plan, .. } => {
                 self.books.count_iteration(&plan.breakdown);
                 Event::IterationDone
             }
             Doing::Snapshot { plan, snapshot } => {
-                self.persist(&plan, snapshot);
+                self.persist(&plan, &snapshot)?;
                 Event::SnapshotDone
             }
             Doing::Reconfiguration { plan, .. } => {
@@ -196,7 +211,7 @@ impl<'a> World<'a> {
                 Event::Reconfigured
             }
             Doing::Waiting => unreachable!("waiting is never done"),
-        }
+        })
     }
 
     /// Carries out an action in place of what was under way.
@@ -206,6 +221,7 @@ impl<'a> World<'a> {
         match action {
             Action::StartIteration => {
                 let plan = self.running.clone().expect("iterations run after a change of plan");
+                let plan = self.beside_uploads(plan)?;
                 self.books.enter(self.now, Phase::Training, Some(plan.number));
                 self.finish_after(plan.breakdown.makespan.max(SimTime(1)));
                 self.doing = Doing::Iteration { plan, since: self.now };
@@ -214,7 +230,7 @@ impl<'a> World<'a> {
                 let plan = self.running.clone().expect("snapshots are taken after a change of plan");
                 self.books.enter(self.now, Phase::Checkpointing, Some(plan.number));
                 let durable =
-                    if snapshot.until_durable { self.persist_times(&plan).object_store } else { SimTime::ZERO };
+                    if snapshot.until_durable { self.persist_times(&plan, true).object_store } else { SimTime::ZERO };
                 self.snapshots += 1;
                 self.finish_after(plan.placed.snapshot_stall + durable);
                 self.doing = Doing::Snapshot { plan, snapshot };
@@ -232,6 +248,10 @@ impl<'a> World<'a> {
     }
 
     fn reconfigure(&mut self, to: &Reconfiguration) -> Result<(), ReplayError> {
+        if to.cause == Cause::Loss {
+            // What was on its way was partly on the lost nodes.
+            self.uploaded = SimTime::ZERO;
+        }
         let plan = self.run_plan(&to.placed)?;
         self.books.enter(self.now, Phase::Recovering, Some(plan.number));
         let lost_iterations = self.books.roll_back(to.recovery.resume_step) + std::mem::take(&mut self.lost_waiting);
@@ -268,41 +288,85 @@ impl<'a> World<'a> {
         self.doing = Doing::Waiting;
     }
 
+    /// The plan whose iteration begins now, slower if more than half of it runs while a checkpoint is on its way to the object
+    /// store.
+    fn beside_uploads(&mut self, plan: Running) -> Result<Running, ReplayError> {
+        if self.uploaded <= self.now {
+            return Ok(plan);
+        }
+        let slower = self.while_uploading(&plan)?;
+        let runs_beside = self.uploaded - self.now > SimTime(slower.makespan.0 / 2);
+        Ok(if runs_beside { Running { breakdown: slower, ..plan } } else { plan })
+    }
+
+    fn while_uploading(&mut self, plan: &Running) -> Result<Arc<IterationBreakdown>, ReplayError> {
+        if let Some(known) = self.slower.get(&plan.placed.shape_number) {
+            return Ok(Arc::clone(known));
+        }
+        let upload_bytes_per_s = self.settings.checkpoint.object_store_bytes_per_s;
+        let plans = (&plan.placed.shape.plan, &*plan.placed.plan);
+        let (slower, _) = self.memory.measure(plans, &self.cluster(), self.settings.cost, upload_bytes_per_s)?;
+        // Less bandwidth can make a schedule faster by a hair, where queues come to another order.
+        let normal = &self.shapes[&plan.placed.shape_number].0;
+        let slower = if slower.makespan < normal.makespan { Arc::clone(normal) } else { slower };
+        self.slower.insert(plan.placed.shape_number, Arc::clone(&slower));
+        Ok(slower)
+    }
+
     fn finish_after(&mut self, time: SimTime) {
         self.queue.push(self.now.saturating_add(time), Due::Done { action: self.actions });
     }
 
     fn run_plan(&mut self, placed: &PlacedPlan) -> Result<Running, ReplayError> {
         if !self.shapes.contains_key(&placed.shape_number) {
-            let iteration = simulate(&placed.plan, &self.cluster(), self.settings.cost)?;
-            let breakdown = Arc::new(IterationBreakdown::of(&iteration));
-            self.shapes.insert(placed.shape_number, (breakdown, self.plans.len()));
+            let (breakdown, interface_use) =
+                self.memory.measure((&placed.shape.plan, &placed.plan), &self.cluster(), self.settings.cost, 0.0)?;
+            self.shapes.insert(placed.shape_number, (Arc::clone(&breakdown), interface_use, self.plans.len()));
             let plan = Arc::unwrap_or_clone(Arc::clone(&placed.plan));
             let shape = PlannedIteration::clone(&placed.shape);
-            self.plans.push(Arc::new(PlannedIteration { plan, ..shape }));
+            let planned = Arc::new(PlannedIteration { plan, ..shape });
+            self.known.push(Known::new(Arc::clone(&planned), breakdown, &self.cluster()));
+            self.plans.push(planned);
         }
-        let (breakdown, number) = self.shapes[&placed.shape_number].clone();
-        Ok(Running { placed: placed.clone(), breakdown, number })
+        let (breakdown, interface_use, number) = self.shapes[&placed.shape_number].clone();
+        Ok(Running { placed: placed.clone(), breakdown, interface_use, number })
     }
 
     /// A snapshot goes on to where it isn't yet: one that was waited for is in the object store, and as long on its way
-    /// to the disks.
-    fn persist(&mut self, plan: &Running, Snapshot { step, until_durable }: Snapshot) {
-        let times = self.persist_times(plan);
+    /// to the disks. Copies for others take the interfaces first, then the object store has them.
+    ///
+    /// While training goes on, an upload shares interfaces with it: the upload takes as long as its half of them allows, and
+    /// iterations take longer.
+    fn persist(&mut self, plan: &Running, snapshot: &Snapshot) -> Result<(), ReplayError> {
+        let &Snapshot { step, until_durable, .. } = snapshot;
+        let times = self.persist_times(plan, until_durable);
         let waited = if until_durable { times.object_store } else { SimTime::ZERO };
-        let places = [(times.disk, CheckpointPlace::Disk), (times.object_store, CheckpointPlace::ObjectStore)];
-        for (after, place) in places {
-            if until_durable && place == CheckpointPlace::ObjectStore {
-                continue;
+        let copied = copy_time(&snapshot.copies, &self.cluster(), |node| plan.free_share(node));
+        let places = [
+            (copied, CheckpointPlace::Host, snapshot.copies.copies.is_empty()),
+            (times.disk, CheckpointPlace::Disk, false),
+            (copied + times.object_store, CheckpointPlace::ObjectStore, until_durable),
+        ];
+        for (after, place, is_done) in places {
+            if !is_done {
+                let after = after.saturating_sub(waited);
+                let due = Due::Durable { snapshot: self.snapshots, step, place };
+                self.queue.push(self.now.saturating_add(after), due);
             }
-            let after = after.saturating_sub(waited);
-            let due = Due::Durable { snapshot: self.snapshots, step, place };
-            self.queue.push(self.now.saturating_add(after), due);
         }
+        if !until_durable {
+            self.uploaded = self.now.saturating_add(copied + times.object_store);
+            let slower_s = self.while_uploading(plan)?.makespan.as_seconds();
+            let lost_share = 1.0 - plan.breakdown.makespan.as_seconds() / slower_s.max(1e-9);
+            self.controller.note_upload_cost(times.object_store.as_seconds() * lost_share.max(0.0));
+        }
+        Ok(())
     }
 
-    fn persist_times(&self, plan: &Running) -> crate::elastic::checkpoint::PersistTimes {
-        persist_times(&plan.placed.plan, self.settings.cost, &self.cluster(), self.settings.checkpoint)
+    /// How long a checkpoint is on its way, with the interfaces to itself or with half of them.
+    fn persist_times(&self, plan: &Running, alone: bool) -> crate::elastic::checkpoint::PersistTimes {
+        let cluster = if alone { self.cluster() } else { left_by_uploads(&self.cluster(), f64::INFINITY) };
+        persist_times(&plan.placed.plan, self.settings.cost, &cluster, self.settings.checkpoint)
     }
 
     fn cluster(&self) -> Cluster {
@@ -312,7 +376,7 @@ impl<'a> World<'a> {
 
 fn fetched(recovery: &RecoveryPlan) -> FetchedBytes {
     FetchedBytes {
-        own_memory: recovery.bytes_from(|source| matches!(source, Source::OwnMemory)),
+        own_memory: recovery.bytes_from(|source| matches!(source, Source::OwnMemory | Source::OwnHost)),
         own_disk: recovery.bytes_from(|source| matches!(source, Source::OwnDisk)),
         peers: recovery.bytes_from(|source| matches!(source, Source::Peer { .. })),
         object_store: recovery.bytes_from(|source| matches!(source, Source::ObjectStore)),

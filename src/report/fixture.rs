@@ -4,7 +4,7 @@ use crate::elastic::{Cause, ReconfigurationTime};
 use crate::metrics::{Activity, GpuTime, Ledger};
 use crate::model::{Precision, Recompute};
 use crate::plan::{Plan, PlannedIteration, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
-use crate::replay::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment};
+use crate::replay::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment, Spending};
 use crate::units::SimTime;
 use std::sync::Arc;
 
@@ -97,6 +97,13 @@ fn autohet() -> PolicyOutcome {
         ]),
         paid: GpuTime::of(1080, SimTime::SECOND),
         usd: 0.9,
+        spending: vec![Spending {
+            gpu_type: "A100-80".to_owned(),
+            zone: "z".to_owned(),
+            time: GpuTime::of(900, SimTime::SECOND),
+            usd: 0.5,
+            on_demand_usd: 1.0,
+        }],
         iterations,
         iterations_rolled_back: 1,
         refusal: None,
@@ -127,6 +134,13 @@ fn restart() -> PolicyOutcome {
         ]),
         paid: GpuTime::of(1080, SimTime::SECOND),
         usd: 0.9,
+        spending: vec![Spending {
+            gpu_type: "A100-80".to_owned(),
+            zone: "z".to_owned(),
+            time: GpuTime::default(),
+            usd: 0.0,
+            on_demand_usd: 0.0,
+        }],
         iterations: 4,
         iterations_rolled_back: 0,
         refusal: None,
@@ -151,6 +165,7 @@ pub(super) fn idle() -> Replay {
         ledger: Ledger::default(),
         paid: GpuTime::default(),
         usd: 0.0,
+        spending: Vec::new(),
         iterations: 0,
         iterations_rolled_back: 0,
         refusal: None,

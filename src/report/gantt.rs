@@ -85,7 +85,8 @@ struct Scale {
 impl Scale {
     /// Wide enough for the labels of the passes, within reason.
     fn of(report: &IterationReport<'_>) -> Self {
-        let halves = if report.plan.schedule == ScheduleKind::ZeroBubbleH1 { 3 } else { 2 };
+        let has_three = matches!(report.plan.schedule, ScheduleKind::ZeroBubbleH1 | ScheduleKind::Redundant);
+        let halves = if has_three { 3 } else { 2 };
         let passes = |replica: &Replica| replica.micro_batches as usize * replica.chunk_count() * halves;
         let most = report.plan.replicas.iter().map(passes).max().unwrap_or(0);
         let width = (most as f64 * PASS_WIDTH).clamp(LEAST_WIDTH, MOST_WIDTH);
@@ -134,7 +135,9 @@ fn heading(svg: &mut Svg, report: &IterationReport<'_>, width: f64) {
 
 fn legend(svg: &mut Svg, report: &IterationReport<'_>) {
     let splits = report.plan.schedule == ScheduleKind::ZeroBubbleH1;
-    let computed = if splits {
+    let computed = if report.plan.schedule == ScheduleKind::Redundant {
+        vec![(Kind::Forward, "forward"), (Kind::Redundant, "redundant forward"), (Kind::Backward, "backward")]
+    } else if splits {
         let halves = [(Kind::Backward, "backward for the input"), (Kind::Weights, "backward for the weights")];
         [&[(Kind::Forward, "forward")][..], &halves].concat()
     } else {
@@ -203,7 +206,7 @@ fn draw(svg: &mut Svg, bar: &Bar, scale: &Scale, top: f64, shows_chunks: bool) {
         Kind::Send => svg.rectangle((from, lane), (width, TRANSFER_HEIGHT), bar.kind.fill(0)),
         Kind::Receive => svg.rectangle((from, lane + TRANSFER_HEIGHT), (width, TRANSFER_HEIGHT), bar.kind.fill(0)),
         Kind::Reduction => svg.rectangle((from, lane), (width, 2.0 * TRANSFER_HEIGHT), bar.kind.fill(0)),
-        Kind::Forward | Kind::Backward | Kind::Weights | Kind::Optimizer => {
+        Kind::Forward | Kind::Redundant | Kind::Backward | Kind::Weights | Kind::Optimizer => {
             svg.outlined((from, top), (width, PASS_HEIGHT), bar.kind.fill(bar.chunk));
             let label = bar.label(shows_chunks);
             let fits = |size: &u32| label.len() as f64 * CHARACTER * f64::from(*size) / 11.0 + 2.0 <= width;

@@ -140,6 +140,9 @@ fn slice(program: &Program, span: &Span) -> Event {
             let name = format!("{letter} mb{}{}{of_block}", micro_batch.0, later(chunk));
             (name, category, slice_args(Some(micro_batch)))
         }
+        Op::RedundantForward { micro_batch } => {
+            (format!("F mb{} redundant", micro_batch.0), "redundant forward", slice_args(Some(micro_batch)))
+        }
         Op::Send { micro_batch, .. } => (format!("send mb{}", micro_batch.0), "send", slice_args(Some(micro_batch))),
         Op::Receive { micro_batch, .. } => {
             (format!("receive mb{}", micro_batch.0), "receive", slice_args(Some(micro_batch)))

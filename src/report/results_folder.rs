@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 /// The files that each command writes into its folder; the first two are always among them. A folder that has these two, and
 /// nothing that isn't in the list, is one of ours: deleting it loses what can be made again, and nothing else.
-const KINDS: [&[&str]; 6] = [
+const KINDS: [&[&str]; 7] = [
     // `autohet-sim`
     &[
         "summary.json",
         "ledger.csv",
+        "costs.csv",
         "resolved.toml",
         "timeline.csv",
         "recoveries.csv",
@@ -25,6 +26,8 @@ const KINDS: [&[&str]; 6] = [
     &["summary.json", "table.txt", "predicted.perfetto.json", "measured.perfetto.json"],
     // `autohet-sim reproduce paper`
     &["summary.json", "ratios.csv", "ratios.svg", "README.md"],
+    // `autohet-sim reproduce recovery`
+    &["summary.json", "recovery.csv", "recovery.svg", "README.md"],
     // `autohet-sim validate`
     &["summary.json", "records.csv", "scatter.svg", "README.md"],
     // `autohet-sim sweep`

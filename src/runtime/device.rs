@@ -16,6 +16,7 @@ mod clock;
 mod compute;
 mod conditions;
 mod control;
+mod copies;
 mod data;
 mod devices;
 mod emulated;
@@ -26,6 +27,7 @@ mod mailbox;
 mod mesh;
 pub mod messages;
 mod model;
+mod numbers;
 mod optimizer;
 mod peers;
 mod secret;
@@ -48,7 +50,7 @@ pub use optimizer::{AdamW, LearningRate};
 pub use secret::{SECRET_VARIABLE, Secret};
 pub use store::{
     CheckpointStore, Limited, LocalDirectory, Manifest, NewestWhole, Object, ObjectStore, Pace, RunIdentity, Scrutiny,
-    ShardEntry, ShardWriter, StoreError, StorePace, StoredStep, VaultPlaces, Vaults, WallPace,
+    ShardEntry, ShardWriter, SharedPace, StoreError, StorePace, StoredStep, VaultPlaces, Vaults, WallPace, pace_file,
 };
 pub use transport::throttle::Interface;
 pub use transport::{LOOPBACK, SILENCE, TcpTransport, Transport, TransportError, accept, listen};

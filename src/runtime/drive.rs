@@ -2,7 +2,7 @@
 
 use super::{Backend, Span, Timeline};
 use crate::ids::Rank;
-use crate::program::{InstructionId, Op, Program, Stream};
+use crate::program::{Instruction, InstructionId, Op, Program, Stream};
 use std::error::Error;
 use std::fmt;
 
@@ -62,26 +62,33 @@ pub fn drive<B: Backend>(program: &Program, ranks: &[Rank], backend: &mut B) -> 
     Ok(Timeline { spans })
 }
 
-/// Progress of one rank.
+/// Progress of one rank. It says of each stream how far it is and of its next instruction what that waits for, in one place:
+/// with thousands of ranks, an event costs what has to be fetched for it.
 #[derive(Clone)]
 struct RankState {
-    /// Instructions of each stream, in order.
-    queues: [Vec<InstructionId>; Stream::COUNT],
-    /// How many instructions of each stream have ended.
-    ended: [usize; Stream::COUNT],
-    /// Whether a stream's next instruction has been issued.
-    busy: [bool; Stream::COUNT],
-    done: Vec<bool>,
+    heads: [Head; Stream::COUNT],
+    /// After each instruction the next one of its stream.
+    next: Vec<Option<InstructionId>>,
+}
+
+/// The first instruction of a stream that hasn't ended; none once all have.
+#[derive(Clone, Copy, Default)]
+struct Head {
+    id: Option<InstructionId>,
+    /// What it waits for, and in which streams.
+    waits_for: [Option<(Stream, InstructionId)>; 2],
+    is_issued: bool,
 }
 
 impl RankState {
     fn new(program: &Program, rank: Rank) -> Self {
         let instructions = &program.ranks()[rank.index()].instructions;
-        let mut queues: [Vec<InstructionId>; Stream::COUNT] = Default::default();
-        for (index, instruction) in instructions.iter().enumerate() {
-            queues[instruction.stream() as usize].push(InstructionId(index as u32));
+        let mut first: [Option<InstructionId>; Stream::COUNT] = [None; Stream::COUNT];
+        let mut next = vec![None; instructions.len()];
+        for (index, instruction) in instructions.iter().enumerate().rev() {
+            next[index] = first[instruction.stream() as usize].replace(InstructionId(index as u32));
         }
-        Self { queues, ended: [0; Stream::COUNT], busy: [false; Stream::COUNT], done: vec![false; instructions.len()] }
+        Self { heads: first.map(|id| Head::new(program, rank, id)), next }
     }
 
     fn issue_ready<B: Backend>(
@@ -91,24 +98,32 @@ impl RankState {
         backend: &mut B,
     ) -> Result<(), DriveError<B::Error>> {
         for stream in 0..Stream::COUNT {
-            if self.busy[stream] {
-                continue;
-            }
-            let Some(&id) = self.queues[stream].get(self.ended[stream]) else { continue };
-            let instruction = program.instruction(rank, id);
-            if instruction.waits_for().all(|after| self.done[after.index()]) {
-                self.busy[stream] = true;
-                backend.issue(rank, id, instruction).map_err(DriveError::Backend)?;
+            let Head { id: Some(id), waits_for, is_issued: false } = self.heads[stream] else { continue };
+            if waits_for.iter().flatten().all(|&(stream, id)| self.has_ended(stream, id)) {
+                self.heads[stream].is_issued = true;
+                backend.issue(rank, id, program.instruction(rank, id)).map_err(DriveError::Backend)?;
             }
         }
         Ok(())
     }
 
+    /// Streams run in the order of the program.
+    fn has_ended(&self, stream: Stream, id: InstructionId) -> bool {
+        self.heads[stream as usize].id.is_none_or(|head| head > id)
+    }
+
     fn complete(&mut self, program: &Program, rank: Rank, id: InstructionId) {
-        let stream = program.instruction(rank, id).stream() as usize;
-        self.done[id.index()] = true;
-        self.busy[stream] = false;
-        self.ended[stream] += 1;
+        let stream = program.instruction(rank, id).stream();
+        self.heads[stream as usize] = Head::new(program, rank, self.next[id.index()]);
+    }
+}
+
+impl Head {
+    fn new(program: &Program, rank: Rank, id: Option<InstructionId>) -> Self {
+        let Some(id) = id else { return Self::default() };
+        let Instruction { after, also_after, .. } = program.instruction(rank, id);
+        let in_stream = |id: InstructionId| (program.instruction(rank, id).stream(), id);
+        Self { id: Some(id), waits_for: [after.map(in_stream), also_after.map(in_stream)], is_issued: false }
     }
 }
 
@@ -116,10 +131,7 @@ impl RankState {
 fn waiting(program: &Program, hosted: &[Option<RankState>]) -> Vec<Waiting> {
     let mut all = Vec::new();
     for (index, state) in hosted.iter().enumerate() {
-        let oldest = state.as_ref().and_then(|state| {
-            let heads = (0..Stream::COUNT).filter_map(|s| state.queues[s].get(state.ended[s]));
-            heads.min().copied()
-        });
+        let oldest = state.as_ref().and_then(|state| state.heads.iter().filter_map(|head| head.id).min());
         if let Some(id) = oldest {
             let rank = Rank::from(index);
             all.push(Waiting { rank, op: program.instruction(rank, id).op });

@@ -21,6 +21,11 @@ const MOST_GPUS_IN_NODE: u32 = 1024;
 const MOST_CHOICES: usize = 16;
 /// Longest part of a change of plan: a day.
 const LONGEST_PART_S: f64 = 86_400.0;
+/// Times between checkpoints.
+const LEAST_INTERVAL_S: f64 = 1e-3;
+const LONGEST_INTERVAL_S: f64 = 1e9;
+/// More copies of a checkpoint in host memory save nobody anything.
+const MOST_PEER_COPIES: u32 = 8;
 
 /// A number with the place that it has in the file and on the command line.
 struct Number {
@@ -95,9 +100,15 @@ impl Scenario {
 
     fn check_checkpoint(&self) -> Result<(), ScenarioError> {
         let (settings, usual) = (&self.checkpoint, crate::elastic::checkpoint::CheckpointSettings::default());
-        if let CheckpointInterval::Fixed { seconds } = settings.interval {
-            let interval = Number::new("checkpoint.interval.fixed.seconds", seconds, 600.0);
-            interval.option("--checkpoint-interval-s").within(1e-3, 1e9)?;
+        Number::new("checkpoint.peer_copies", f64::from(settings.peer_copies), f64::from(usual.peer_copies))
+            .within(0.0, f64::from(MOST_PEER_COPIES))?;
+        if let CheckpointInterval::Fixed { seconds } = settings.interval
+            && !(LEAST_INTERVAL_S..=LONGEST_INTERVAL_S).contains(&seconds)
+        {
+            let expected = format!("a number from {LEAST_INTERVAL_S} to {LONGEST_INTERVAL_S}");
+            let hint = "set it with `--checkpoint-interval-s`, or leave it out for the interval that loses least time";
+            let key = "checkpoint.interval.fixed.seconds";
+            return Err(refuse(key, &format_number(seconds), &expected, hint.to_owned()));
         }
         let bandwidths = [
             ("checkpoint.disk_bytes_per_s", settings.disk_bytes_per_s, usual.disk_bytes_per_s),
@@ -123,6 +134,7 @@ impl Scenario {
                 change.communicators_per_node_s,
                 usual.communicators_per_node_s,
             ),
+            ("reconfiguration.min_up_s", change.min_up_s, usual.min_up_s),
         ];
         parts
             .into_iter()
@@ -237,6 +249,8 @@ mod tests {
     #[case("[checkpoint]\ndisk_bytes_per_s = 0.0", "`checkpoint.disk_bytes_per_s`")]
     #[case("[checkpoint]\nobject_store_total_bytes_per_s = nan", "`NaN`")]
     #[case("[checkpoint]\ninterval = { fixed = { seconds = 0.0 } }", "`checkpoint.interval.fixed.seconds` is `0`")]
+    #[case("[checkpoint]\ninterval = { fixed = { seconds = 0.0 } }", "the interval that loses least time")]
+    #[case("[checkpoint]\npeer_copies = 9", "`checkpoint.peer_copies` is `9`, expected a number from 0 to 8")]
     #[case("[cost]\noptimizer_bytes_per_parameter = 9000000000000000000", "from 0 to 64")]
     #[case("[cost]\nreserve_bytes = 9000000000000000000", "`cost.reserve_bytes`")]
     #[case("[trace]\ngpus_per_node = 0", "`trace.gpus_per_node` is `0`")]

@@ -19,8 +19,13 @@ pub struct NodeEvent {
 pub enum NodeEventKind {
     /// A new, empty node is there.
     Up(Node),
-    /// The node of this name will be taken.
-    Notice(String),
+    /// A node will be taken.
+    Notice {
+        /// Its name.
+        node: String,
+        /// From this event until then.
+        notice: SimTime,
+    },
     /// The node of this name is gone.
     Down(String),
 }
@@ -74,7 +79,9 @@ impl Trace {
         let resolve = |event: &super::TraceEvent| {
             let kind = match &event.kind {
                 TraceEventKind::Up(offer) => NodeEventKind::Up(node(&event.node, event.time, offer, defaults)?),
-                TraceEventKind::Notice { .. } => NodeEventKind::Notice(event.node.clone()),
+                TraceEventKind::Notice { notice } => {
+                    NodeEventKind::Notice { node: event.node.clone(), notice: *notice }
+                }
                 TraceEventKind::Down => NodeEventKind::Down(event.node.clone()),
             };
             Ok(NodeEvent { time: event.time, kind })

@@ -1,13 +1,14 @@
 //! Checkpoints: which worker writes what, and when all of it is there.
 
 use super::TrainingError;
+use super::copies::KeptCopies;
 use super::holders::Cast;
 use super::settings::Settings;
 use crate::ids::Rank;
 use crate::model::Shard;
-use crate::runtime::device::messages::{Job, Saved, SnapshotOrder, WorkerId};
+use crate::runtime::device::messages::{Delivery, Job, Saved, SavedPlace, SnapshotOrder, WorkerId};
 use crate::runtime::device::{
-    DataSet, NewestWhole, RunIdentity, Scrutiny, ShardEntry, StoreError, StorePace, VaultPlaces, Vaults,
+    DataSet, NewestWhole, RunIdentity, Scrutiny, ShardEntry, StoreError, StorePace, VaultPlaces, Vaults, pace_file,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
@@ -27,6 +28,8 @@ pub struct CheckpointPlan {
     pub every: u64,
     /// How fast the object store is.
     pub pace: StorePace,
+    /// Nodes that keep a copy of each shard in host memory beside those that hold it.
+    pub peer_copies: u32,
 }
 
 /// The checkpoints of a run, if it takes any.
@@ -39,6 +42,8 @@ struct Kept {
     under_way: Option<UnderWay>,
     /// The step of the newest one that is whole in the object store.
     durable: Option<u64>,
+    /// Where the copies in host memory are.
+    copies: Option<KeptCopies>,
     pruning: Option<JoinHandle<Result<Vec<u64>, StoreError>>>,
     /// Whether training is still to begin: until then the folder is as an earlier run has left it, maybe with steps that are
     /// newer than the one from which training goes on.
@@ -52,6 +57,9 @@ struct Kept {
 struct UnderWay {
     step: u64,
     writers: BTreeSet<WorkerId>,
+    /// Where its copies will be, if others keep any.
+    copies: Option<KeptCopies>,
+    copied: BTreeSet<WorkerId>,
     on_disk: BTreeSet<WorkerId>,
     in_object_store: BTreeSet<WorkerId>,
     entries: Vec<ShardEntry>,
@@ -71,6 +79,7 @@ pub(super) struct Resumed {
 /// What has become whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whole {
+    InHosts,
     OnDisks,
     InObjectStore,
 }
@@ -89,6 +98,7 @@ impl Checkpoints {
             vaults: Vaults::new(&places),
             under_way: None,
             durable: None,
+            copies: None,
             pruning: None,
             is_new: true,
             settings: Settings::new(job, data),
@@ -110,6 +120,7 @@ impl Checkpoints {
         let is_whole = |step: &u64| store.open(*step).and_then(|step| step.verify(Scrutiny::Sizes)).is_ok();
         let before = store.steps()?.into_iter().rev().filter(|before| Some(*before) < step).find(is_whole);
         clear(&kept.plan.folder.join(DISKS))?;
+        kept.forget_pace();
         kept.durable = step;
         let settings = step.and_then(|_| Settings::read(&kept.plan.folder));
         let differences = settings.map(|before| kept.settings.differences(&before)).unwrap_or_default();
@@ -158,18 +169,31 @@ impl Checkpoints {
             kept.settings.write(folder).map_err(failed)?;
         }
         kept.durable.take_if(|_| is_given_up);
+        kept.copies.take_if(|copies| copies.step > step);
         Ok(())
     }
 
+    /// Where copies in host memory are.
+    pub(super) fn copies(&self) -> Option<&KeptCopies> {
+        self.0.as_ref()?.copies.as_ref()
+    }
+
     /// Who writes which shards of a checkpoint of the cast's state. On each node, the first worker that holds a shard
-    /// writes it to the disk; of all holders, the one with the least to do so far writes it to the object store.
+    /// writes it to the disk; of all holders, the one with the least to do so far writes it to the object store. Where others
+    /// keep copies, `copies` says where, and `deliveries` who sends what.
     pub(super) fn orders(
         &mut self,
         step: u64,
         cast: &Cast,
+        copies: Option<KeptCopies>,
+        mut deliveries: BTreeMap<WorkerId, Vec<Delivery>>,
     ) -> Result<BTreeMap<WorkerId, SnapshotOrder>, TrainingError> {
-        let mut orders: BTreeMap<WorkerId, SnapshotOrder> =
-            cast.workers.iter().map(|&worker| (worker, SnapshotOrder { step, ..SnapshotOrder::default() })).collect();
+        let keep = copies.is_some();
+        let mut order = |worker| {
+            let to_peers = deliveries.remove(&worker).unwrap_or_default();
+            (worker, SnapshotOrder { step, keep, to_peers, ..SnapshotOrder::default() })
+        };
+        let mut orders: BTreeMap<WorkerId, SnapshotOrder> = cast.workers.iter().map(|&worker| order(worker)).collect();
         let Some(kept) = &mut self.0 else { return Ok(orders) };
         let worker = |rank: Rank| cast.workers[rank.index()];
         let mut holders: BTreeMap<Shard, Vec<Rank>> = BTreeMap::new();
@@ -193,6 +217,8 @@ impl Checkpoints {
         kept.under_way = Some(UnderWay {
             step,
             writers: orders.keys().copied().collect(),
+            copies,
+            copied: BTreeSet::new(),
             on_disk: BTreeSet::new(),
             in_object_store: BTreeSet::new(),
             entries: Vec::new(),
@@ -206,9 +232,18 @@ impl Checkpoints {
         let Some(under_way) = kept.under_way.as_mut().filter(|under_way| under_way.step == saved.step) else {
             return Ok(None);
         };
-        let Some(entries) = saved.in_object_store else {
-            under_way.on_disk.insert(worker);
-            return Ok((under_way.on_disk == under_way.writers).then_some(Whole::OnDisks));
+        let entries = match saved.place {
+            SavedPlace::Host => {
+                under_way.copied.insert(worker);
+                let is_whole = under_way.copied == under_way.writers;
+                kept.copies = under_way.copies.take_if(|_| is_whole).or(kept.copies.take());
+                return Ok(is_whole.then_some(Whole::InHosts));
+            }
+            SavedPlace::Disk => {
+                under_way.on_disk.insert(worker);
+                return Ok((under_way.on_disk == under_way.writers).then_some(Whole::OnDisks));
+            }
+            SavedPlace::ObjectStore(entries) => entries,
         };
         under_way.entries.extend(entries);
         under_way.in_object_store.insert(worker);
@@ -228,6 +263,14 @@ impl Checkpoints {
 impl Drop for Kept {
     fn drop(&mut self) {
         drop(self.pruning.take().map(JoinHandle::join));
+        self.forget_pace();
+    }
+}
+
+impl Kept {
+    /// Nobody uses the store: the file by which its users share its pace is of no use. There may be none.
+    fn forget_pace(&self) {
+        drop(fs::remove_file(pace_file(&object_store(&self.plan))));
     }
 }
 
@@ -239,9 +282,13 @@ fn places(plan: &CheckpointPlan, run: &RunIdentity, node: &str, gpu: u32) -> Vau
         run: run.clone(),
         disk: disk(plan, node),
         own: format!("gpu-{gpu}"),
-        object_store: plan.folder.join("object-store"),
+        object_store: object_store(plan),
         pace: plan.pace,
     }
+}
+
+fn object_store(plan: &CheckpointPlan) -> PathBuf {
+    plan.folder.join("object-store")
 }
 
 /// The folder of a node's disk. Names of nodes can have any characters; their folders have few.

@@ -64,6 +64,7 @@ pub fn host_cluster(plan: &Plan, gpu_type: &str) -> Cluster {
         intra_node_kind: "this machine".to_owned(),
         host_bytes_per_s: UNBOUNDED.bytes_per_s,
         spot_usd_per_hour: 0.0,
+        on_demand_usd_per_hour: 0.0,
     });
     let defaults = NodeDefaults { nic: UNBOUNDED, ..NodeDefaults::default() };
     nodes_of_plan(plan, &defaults, |_| Ok(Arc::clone(&gpu))).unwrap_or_default()

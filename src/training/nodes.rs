@@ -54,6 +54,11 @@ impl Nodes {
         self.by_name.get(node)?.workers.get(gpu as usize).copied()
     }
 
+    /// Workers of the node; none where there is no such node.
+    pub(super) fn gpu_count(&self, node: &str) -> u32 {
+        self.by_name.get(node).map_or(0, |running| running.workers.len() as u32)
+    }
+
     /// Any worker of the node.
     pub(super) fn any_worker(&self, node: &str) -> Option<WorkerId> {
         self.worker(node, 0)

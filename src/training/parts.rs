@@ -1,5 +1,6 @@
 //! A change of plan as orders: who plays which rank, and where each shard of its state is.
 
+use super::copies::KeptCopies;
 use super::holders::Cast;
 use super::nodes::Nodes;
 use super::workers::Workers;
@@ -15,6 +16,8 @@ pub(super) struct Directory<'a> {
     pub(super) workers: &'a Workers,
     /// Who held what before the change.
     pub(super) before: Option<&'a Cast>,
+    /// Where copies in host memory are.
+    pub(super) copies: Option<&'a KeptCopies>,
 }
 
 impl Directory<'_> {
@@ -29,6 +32,10 @@ impl Directory<'_> {
             let from = match planned.get(&shard) {
                 None if recovery.origin == Origin::InitialWeights => ShardOrigin::Seed,
                 None => unreachable!("a recovery says where each shard is that a node needs"),
+                Some(Source::OwnHost) => self.in_copies_of(recovery.resume_step, node, shard)?,
+                Some(Source::Peer { node, tier: Tier::Host }) => {
+                    self.in_copies_of(recovery.resume_step, node, shard)?
+                }
                 Some(source) => self.origin(worker, node, shard, source)?,
             };
             Some(ShardSource { shard, from })
@@ -46,7 +53,12 @@ impl Directory<'_> {
                 self.address(self.nodes.any_worker(node)?).map(ShardOrigin::Disk)
             }
             Source::ObjectStore => Some(ShardOrigin::ObjectStore),
+            Source::OwnHost | Source::Peer { tier: Tier::Host, .. } => unreachable!("copies have a step"),
         }
+    }
+
+    fn in_copies_of(&self, step: u64, node: &str, shard: Shard) -> Option<ShardOrigin> {
+        self.address(self.copies?.keeper(step, node, shard)?).map(ShardOrigin::Copy)
     }
 
     fn holds(&self, worker: WorkerId, shard: Shard) -> bool {

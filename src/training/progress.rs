@@ -1,6 +1,6 @@
 //! What is told of a run while it goes on.
 
-use crate::elastic::Cause;
+use crate::elastic::{Cause, CheckpointPlace};
 use crate::ids::Rank;
 use crate::plan::Plan;
 use crate::program::{InstructionId, LowerOptions, Program};
@@ -82,8 +82,8 @@ pub enum Progress<'a> {
     Checkpoint {
         /// Optimizer steps done.
         step: u64,
-        /// Whether it is in the object store, not on the nodes' disks.
-        in_object_store: bool,
+        /// Where.
+        place: CheckpointPlace,
     },
 }
 

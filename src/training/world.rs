@@ -225,7 +225,7 @@ impl<'a> World<'a> {
         let names: Vec<String> = joined.iter().map(|node| node.name.clone()).collect();
         tell(observe, &Progress::Joined { nodes: &names })?;
         let noticed = names.into_iter().filter(|name| self.noticed_early.remove(name)).collect();
-        self.handle(Event::Membership(MembershipChange { joined, noticed, lost: Vec::new() }), observe)
+        self.handle(Event::Membership(MembershipChange { joined, noticed, ..MembershipChange::default() }), observe)
     }
 
     fn said(&mut self, worker: WorkerId, message: FromWorker, observe: &mut Observe<'_>) -> Result<(), TrainingError> {
@@ -237,6 +237,7 @@ impl<'a> World<'a> {
             FromWorker::Snapshotted { step } => self.snapshotted(worker, step, observe),
             FromWorker::Saved(saved) => self.saved(worker, saved, observe),
             FromWorker::NotSaved { step, message } => self.not_saved(worker, step, &message, observe),
+            FromWorker::NotCopied { step, message } => self.not_copied(worker, step, &message, observe),
             FromWorker::AtStopPoint => self.stopped(worker, observe),
             FromWorker::PeerLost { epoch, message } => {
                 // A complaint from before the last change of plan is settled by it.

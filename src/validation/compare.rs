@@ -157,7 +157,7 @@ const OPERATIONS: [&str; 6] = ["forward", "backward", "send", "receive", "all_re
 
 fn operation(op: Op) -> usize {
     match op {
-        Op::Forward { .. } => 0,
+        Op::Forward { .. } | Op::RedundantForward { .. } => 0,
         Op::Backward { .. } => 1,
         Op::Send { .. } => 2,
         Op::Receive { .. } => 3,

@@ -114,6 +114,7 @@ impl Lived {
             read.add(&BytesRead {
                 own: fetched.own_memory,
                 memory: fetched.peers,
+                copies: 0,
                 disk: fetched.own_disk,
                 object_store: fetched.object_store,
             });
@@ -177,7 +178,7 @@ pub enum WorldQuantity {
     MaxRecoveryS,
     /// Bytes of state that nodes had in their own memory.
     OwnMemoryBytes,
-    /// Bytes that they read from others, or from disks.
+    /// Bytes that they read from others, from copies or from disks.
     PeerBytes,
     /// Bytes that they read from the object store.
     ObjectStoreBytes,
@@ -221,7 +222,7 @@ pub fn compare_worlds(replayed: &Lived, run: &Lived, tolerance: f64) -> Vec<Worl
         row(Q::MeanRecoveryS, replayed.mean_recovery_s(), run.mean_recovery_s()),
         row(Q::MaxRecoveryS, replayed.max_recovery_s(), run.max_recovery_s()),
         of(Q::OwnMemoryBytes, |lived| lived.read.own as f64),
-        of(Q::PeerBytes, |lived| (lived.read.memory + lived.read.disk) as f64),
+        of(Q::PeerBytes, |lived| (lived.read.memory + lived.read.copies + lived.read.disk) as f64),
         of(Q::ObjectStoreBytes, |lived| lived.read.object_store as f64),
     ]
 }

@@ -19,10 +19,18 @@ struct Job {
 }
 
 impl Job {
-    fn new(mix: &[(u32, u32, &str)], degrees: &[u32], (model, num_layers): (&str, u32), batch: u32) -> Self {
+    /// With network interfaces of so many Gbit/s.
+    fn behind(
+        nic_gbit_per_s: f64,
+        mix: &[(u32, u32, &str)],
+        degrees: &[u32],
+        (model, num_layers): (&str, u32),
+        batch: u32,
+    ) -> Self {
         let present = mix.iter().filter(|(nodes, size, _)| nodes * size > 0);
         let mix: Vec<String> = present.map(|(nodes, size, gpu)| format!("{nodes}x{size}x{gpu}")).collect();
-        let cluster = Cluster::parse_mix(&mix.join("+"), &NodeDefaults::default()).unwrap();
+        let defaults = NodeDefaults::default().with_nic_gbit_per_s(nic_gbit_per_s).unwrap();
+        let cluster = Cluster::parse_mix(&mix.join("+"), &defaults).unwrap();
         let model = ModelSpec { num_layers, ..ModelSpec::preset(model).unwrap() };
         let training = TrainingSettings {
             global_batch_size: batch,
@@ -162,11 +170,13 @@ proptest! {
     fn no_plan_of_a_tiny_cluster_beats_the_bound(
         a in 0_u32..=2, b in 0_u32..=2, spread in any::<bool>(), num_layers in 1_u32..=3, batch in 1_u32..=4,
         model in prop::sample::select(vec!["gpt3-2.7b", "llama-7b", "bert-large"]), framework in frameworks(),
+        nic in prop::sample::select(vec![100.0, 10.0, 1.0]),
     ) {
         prop_assume!(a + b > 0 && a + b <= 3);
         let nodes = |count: u32| if spread { (count, 1) } else { (1, count) };
         let (a, b) = (nodes(a), nodes(b));
-        let job = Job::new(&[(a.0, a.1, "A100-80"), (b.0, b.1, "V100-32")], &[1], (model, num_layers), batch).under(framework);
+        let mix = [(a.0, a.1, "A100-80"), (b.0, b.1, "V100-32")];
+        let job = Job::behind(nic, &mix, &[1], (model, num_layers), batch).under(framework);
         let Some((like, planned_s)) = job.planned() else { return Ok(()) };
         let mut least_s = planned_s;
         for schedule in [ScheduleKind::OneForwardOneBackward, ScheduleKind::GPipe] {
@@ -184,7 +194,7 @@ proptest! {
         a in 0_u32..=4, b in 0_u32..=4, spread in any::<bool>(), pairs in any::<bool>(), gpipe in any::<bool>(),
         num_layers in 4_u32..=12, batch in 4_u32..=32,
         model in prop::sample::select(vec!["gpt3-1.3b", "llama-7b", "bert-large"]),
-        framework in frameworks(),
+        framework in frameworks(), nic in prop::sample::select(vec![100.0, 10.0, 1.0]),
         samples in prop::collection::vec(
             (prop::collection::vec(0_usize..8, 8), prop::collection::vec(1_u32..20, 20), 1_usize..=4), 20,
         ),
@@ -193,7 +203,8 @@ proptest! {
         let nodes = |count: u32| if spread { (count, 1) } else { (1, count) };
         let (a, b) = (nodes(a), nodes(b));
         let degrees: &[u32] = if pairs { &[1, 2] } else { &[1] };
-        let job = Job::new(&[(a.0, a.1, "A100-80"), (b.0, b.1, "V100-32")], degrees, (model, num_layers), batch).under(framework);
+        let mix = [(a.0, a.1, "A100-80"), (b.0, b.1, "V100-32")];
+        let job = Job::behind(nic, &mix, degrees, (model, num_layers), batch).under(framework);
         let Some((mut like, mut least_s)) = job.planned() else { return Ok(()) };
         like.sequence_parallel = pairs;
         if gpipe {

@@ -10,7 +10,7 @@ fn results(sandbox: &Sandbox, args: &[&str], environment: &[(&str, &str)]) -> BT
     let files = sandbox.listing().into_iter().filter(|path| path.starts_with(sandbox.path("out")) && path.is_file());
     let mut found: BTreeMap<String, String> =
         files.map(|path| (path.display().to_string(), std::fs::read_to_string(path).unwrap())).collect();
-    assert_eq!(found.len(), 8);
+    assert_eq!(found.len(), 9);
     found.insert("stdout".to_owned(), ran.stdout);
     found
 }
@@ -22,7 +22,7 @@ fn a_replay_twice() {
     let trace = market.run(&[&["trace", "generate", "--seed", "5", "--hours", "5"], &pools[..]].concat());
     assert_eq!(trace.code, Some(0), "{}", trace.stderr);
     let sandbox = Sandbox::new().file("market.csv", &trace.stdout);
-    let args = ["--trace", "market.csv", "--model", "gpt3-1.3b"];
+    let args = ["--trace", "market.csv", "--model", "gpt3-1.3b", "--policies", "all"];
     let first = results(&sandbox, &args, &[]);
     for threads in ["1", "5"] {
         let again = results(&sandbox, &args, &[("RAYON_NUM_THREADS", threads)]);

@@ -20,12 +20,13 @@ const POLICIES: [&str; 3] = ["autohet", "varuna", "restart"];
 struct Job {
     model: &'static str,
     checkpoint_s: f64,
+    peer_copies: u32,
 }
 
 /// Small enough for one GPU to hold all of it.
-const BERT: Job = Job { model: "bert-large", checkpoint_s: 60.0 };
+const BERT: Job = Job { model: "bert-large", checkpoint_s: 60.0, peer_copies: 0 };
 /// Too large for one T4, small enough for two.
-const GPT: Job = Job { model: "gpt3-1.3b", checkpoint_s: 60.0 };
+const GPT: Job = Job { model: "gpt3-1.3b", checkpoint_s: 60.0, peer_copies: 0 };
 
 impl Job {
     /// Replays the rows, and checks what holds for every replay.
@@ -39,7 +40,8 @@ impl Job {
         let cost = CostModel::new(ModelSpec::preset(self.model).unwrap(), CostSettings::default(), None);
         let training = TrainingSettings { global_batch_size: 64, ..TrainingSettings::default() };
         let interval = CheckpointInterval::Fixed { seconds: self.checkpoint_s };
-        let checkpoint = CheckpointSettings { interval, ..CheckpointSettings::default() };
+        let peer_copies = self.peer_copies;
+        let checkpoint = CheckpointSettings { interval, peer_copies, ..CheckpointSettings::default() };
         let settings = ReplaySettings { cost: &cost, training: &training, checkpoint: &checkpoint, reconfiguration };
         let policies = [policies::by_name(policy).unwrap()];
         let replayed = replay(&events, trace.span, &policies, settings, &|_| {}).unwrap();
@@ -109,6 +111,30 @@ fn a_loss_with_all_state_elsewhere_takes_the_iteration_under_way_only() {
     assert_eq!(outcome.iterations_rolled_back, 0);
     let lost = outcome.ledger.get(Activity::LostWork);
     assert!(lost > GpuTime::default() && lost.0 <= 2 * one_iteration(&outcome).0, "two were cut off: {lost:?}");
+}
+
+/// One of two nodes that hold half of the state each is lost, and another comes: it reads the half from the copy that the
+/// first one keeps, at the speed of the network.
+#[test]
+fn with_copies_in_peers_memory_the_loss_of_the_only_holder_reads_nothing_from_the_object_store() {
+    let rows = "0,up,a,T4,1\n0,up,b,T4,1\n1000,down,b,,\n1050,up,c,T4,1\n2000,up,z,V100-16,1\n";
+    let [without, with] = [0, 1].map(|peer_copies| Job { peer_copies, ..GPT }.replay("autohet", rows));
+    let [from_store, from_peer] = [&without, &with].map(|outcome| outcome.recoveries[0].clone());
+    assert_eq!((from_store.cause, from_peer.cause), (Cause::Resume, Cause::Resume));
+    assert!(from_store.fetched.object_store > 0, "{from_store:?}");
+    assert_eq!(from_peer.fetched.object_store, 0, "{from_peer:?}");
+    assert_eq!(from_peer.fetched.peers, from_store.fetched.object_store, "the half that was lost");
+    // 100 Gbit/s against 9.7; the host links of the receiver are wider than both.
+    assert!(from_peer.time.fetch.0 * 5 < from_store.time.fetch.0, "{from_peer:?} {from_store:?}");
+    assert!(with.iterations >= without.iterations && with.iterations_rolled_back <= without.iterations_rolled_back);
+}
+
+/// Who reads from the object store only has no use for copies.
+#[test]
+fn policies_that_read_from_the_object_store_are_sent_no_copies() {
+    let rows = "0,up,a,T4,1\n0,up,b,T4,1\n1000,down,b,,\n1050,up,c,T4,1\n2000,up,z,V100-16,1\n";
+    let [without, with] = [0, 1].map(|peer_copies| Job { peer_copies, ..GPT }.replay("varuna", rows));
+    assert_eq!((without.iterations, without.recoveries), (with.iterations, with.recoveries));
 }
 
 #[rstest]

@@ -3,6 +3,7 @@
 mod check;
 mod inject_check;
 mod numerics;
+mod peer_copies;
 mod refusals;
 mod surface;
 mod survival;

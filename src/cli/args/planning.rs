@@ -38,7 +38,7 @@ pub(in crate::cli) struct ProblemArgs {
     /// Who says how long an iteration takes
     #[arg(long, value_enum, default_value_t = JudgeName::Simulator)]
     pub(in crate::cli) judge: JudgeName,
-    /// Order of the passes: 1f1b, gpipe, zb-h1, or interleaved:2 with so many chunks a stage [default: 1f1b or gpipe,
+    /// Order of the passes: 1f1b, gpipe, zb-h1, redundant, or interleaved:2 with so many chunks a stage [default: 1f1b or gpipe,
     /// whichever is faster]
     #[arg(long, value_name = "SCHEDULE", value_parser = parse_schedule)]
     pub(in crate::cli) schedule: Option<ScheduleChoice>,

@@ -172,10 +172,17 @@ pub(super) struct CheckpointArgs {
     /// Iterations from one checkpoint to the next
     #[arg(long, value_name = "ITERATIONS", default_value_t = 50, requires = "checkpoint_dir", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) checkpoint_every: u64,
+    /// Nodes that keep a copy of each part of a checkpoint in memory, beside those that train it: where all those are lost it
+    /// is read from there
+    #[arg(long, value_name = "NODES", default_value_t = 0, requires = "checkpoint_dir", value_parser = clap::value_parser!(u32).range(..=8))]
+    pub(super) peer_copies: u32,
     /// Slow the object store down to this rate, in megabytes (10⁶ bytes) a second for each process [default: as fast as the
     /// disk]
     #[arg(long, value_name = "RATE", requires = "checkpoint_dir", allow_negative_numbers = true)]
     pub(super) store_mb_per_s: Option<f64>,
+    /// Slow the object store down to this rate for all processes together
+    #[arg(long, value_name = "RATE", requires = "checkpoint_dir", allow_negative_numbers = true)]
+    pub(super) store_total_mb_per_s: Option<f64>,
     /// Let the object store take so long before the first byte
     #[arg(
         long,

@@ -97,7 +97,7 @@ fn check_plan(args: &CheckArgs, tolerance: f64) -> anyhow::Result<Verdict> {
     let host = host_cluster(&job.plan, CPU);
     check_nodes(&job.plan, &host, &host)?;
     if args.devices.backend == Backend::Cpu {
-        host::check_memory(&job.plan, &job.model, 0, &BTreeSet::new())?;
+        host::check_memory(&job.plan, &job.model, 0, &BTreeSet::new(), 0)?;
     }
     let (prediction, run) = match args.devices.backend {
         Backend::Cpu | Backend::Cuda => check_host(&job, &devices, steps)?,

@@ -3,6 +3,7 @@
 use super::args::Backend;
 use crate::cluster::{Cluster, ClusterError, GpuSpec, Link, Node, NodeDefaults};
 use crate::cost::{CostModel, CostSettings};
+use crate::elastic::StateLayout;
 use crate::model::ModelSpec;
 use crate::plan::Plan;
 use crate::training::memory;
@@ -57,6 +58,7 @@ pub(super) fn core_spec(memory_bytes: u64) -> Arc<GpuSpec> {
         intra_node_kind: "loopback".to_owned(),
         host_bytes_per_s: CORE_BYTES_PER_S,
         spot_usd_per_hour: 0.0,
+        on_demand_usd_per_hour: 0.0,
     })
 }
 
@@ -86,13 +88,14 @@ pub(super) fn cost_settings() -> CostSettings {
     CostSettings { reserve_bytes: PROCESS_BYTES, ..CostSettings::default() }
 }
 
-/// Refuses what the memory of this machine won't hold: all ranks at their peak, and the data once for each and once for the
-/// coordinator. Nodes that are `elsewhere` have memory of their own.
+/// Refuses what the memory of this machine won't hold: all ranks at their peak, the data once for each and once for the
+/// coordinator, and checkpoints of which `peer_copies` nodes keep copies. Nodes that are `elsewhere` have memory of their own.
 pub(super) fn check_memory(
     plan: &Plan,
     model: &ModelSpec,
     data_bytes: u64,
     elsewhere: &BTreeSet<String>,
+    peer_copies: u32,
 ) -> anyhow::Result<()> {
     let cost = CostModel::new(model.clone(), cost_settings(), None);
     let (mut needed, mut processes) = (0_u64, 1_u64);
@@ -101,7 +104,8 @@ pub(super) fn check_memory(
         needed = needed.saturating_add(ranks.saturating_mul(plan.stage_memory(place, &cost).total_bytes()));
         processes += ranks;
     }
-    let needed = needed.saturating_add(data_bytes.saturating_mul(processes));
+    let data = data_bytes.saturating_mul(processes);
+    let needed = needed.saturating_add(data).saturating_add(copies_bytes(plan, &cost, peer_copies));
     let available = available_memory_bytes();
     if needed <= available {
         return Ok(());
@@ -111,6 +115,17 @@ pub(super) fn check_memory(
         "the ranks of `{}` take {needed}, this machine has {available} available\nhint: train a smaller model, plan with a smaller global batch or with `--ranks`, or free some memory",
         model.name
     ))
+}
+
+/// Copies of checkpoints in memory: what each node holds itself and what is sent to others, of one checkpoint and of the next
+/// while it is on its way.
+fn copies_bytes(plan: &Plan, cost: &CostModel, peer_copies: u32) -> u64 {
+    if peer_copies == 0 {
+        return 0;
+    }
+    let layout = StateLayout::new(cost, plan.precision);
+    let own: u64 = layout.held(plan).map(|(_, shard)| layout.bytes(shard)).sum();
+    2 * own.saturating_add(layout.total_bytes().saturating_mul(u64::from(peer_copies)))
 }
 
 /// What plans for this machine's cores go by, for people.

@@ -93,7 +93,8 @@ impl Injection {
         let changes = changes.into_iter().skip(first).enumerate().map(|(index, (time, change))| {
             // Who is there from the start doesn't join.
             let joined = if index == 0 { Vec::new() } else { change.joined };
-            (scaled(time), MembershipChange { joined, ..change })
+            let losses_at = change.losses_at.map(&scaled);
+            (scaled(time), MembershipChange { joined, losses_at, ..change })
         });
         let since = events.iter().filter(|event| event.time >= origin);
         let events = since.map(|event| NodeEvent { time: scaled(event.time), ..event.clone() }).collect();
@@ -117,7 +118,7 @@ pub(super) fn gpus_up(events: &[NodeEvent]) -> impl Iterator<Item = (SimTime, u6
         match &event.kind {
             NodeEventKind::Up(node) => drop(up.insert(&node.name, node.gpu_count)),
             NodeEventKind::Down(name) => drop(up.remove(name.as_str())),
-            NodeEventKind::Notice(_) => {}
+            NodeEventKind::Notice { .. } => {}
         }
         (event.time, up.values().map(|count| u64::from(*count)).sum())
     })

@@ -47,7 +47,7 @@ pub(super) fn measure_with_progress(request: &ProfileRequest) -> anyhow::Result<
     if request.device == DeviceKind::Cpu {
         for (model, plan) in request.points() {
             check_job(&Job::new(plan.clone(), model.clone(), request.steps), &DataSet::Synthetic)?;
-            host::check_memory(&plan, &model, 0, &BTreeSet::new())?;
+            host::check_memory(&plan, &model, 0, &BTreeSet::new(), 0)?;
         }
     }
     let bar = ProgressBar::new(request.all_steps()).with_message(format!("profiling {}", request.model.name));

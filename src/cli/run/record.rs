@@ -1,6 +1,6 @@
 //! What happens in a run, as it is printed and written.
 
-use crate::elastic::Cause;
+use crate::elastic::{Cause, CheckpointPlace};
 use crate::model::ModelSpec;
 use crate::plan::Plan;
 use crate::runtime::device::messages::BytesRead;
@@ -117,8 +117,13 @@ impl What {
             Progress::CheckpointFailed { step, who, message } => {
                 Self::CheckpointFailed { step: *step, who: (*who).to_owned(), message: (*message).to_owned() }
             }
-            Progress::Checkpoint { step, in_object_store } => {
-                Self::Checkpoint { step: *step, place: if *in_object_store { "object_store" } else { "disks" } }
+            Progress::Checkpoint { step, place } => {
+                let place = match place {
+                    CheckpointPlace::Host => "host_memory",
+                    CheckpointPlace::Disk => "disks",
+                    CheckpointPlace::ObjectStore => "object_store",
+                };
+                Self::Checkpoint { step: *step, place }
             }
         })
     }
@@ -189,11 +194,12 @@ impl fmt::Display for What {
             Self::Waiting { reason } => write!(f, "waiting for nodes: {}", first_line(reason)),
             Self::Plan(plan) => plan.fmt(f),
             Self::Checkpoint { step, place } => {
-                write!(
-                    f,
-                    "checkpoint of step {step} is {}",
-                    if *place == "disks" { "on the disks" } else { "in the object store" }
-                )
+                let place = match *place {
+                    "host_memory" => "in the memory of those that keep copies",
+                    "disks" => "on the disks",
+                    _ => "in the object store",
+                };
+                write!(f, "checkpoint of step {step} is {place}")
             }
             Self::CheckpointFailed { step, who, message } => {
                 write!(f, "checkpoint of step {step} failed: {who}: {}", first_line(message))
@@ -243,6 +249,7 @@ fn origins(read: &BytesRead) -> String {
     let parts = [
         (read.own, "own memory"),
         (read.memory, "peers' memory"),
+        (read.copies, "copies in memory"),
         (read.disk, "disks"),
         (read.object_store, "the object store"),
     ];

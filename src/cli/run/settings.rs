@@ -14,7 +14,7 @@ use std::path::Path;
 /// Where the state of lost ranks is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum RecoverFrom {
-    /// Survivors' memory first, then disks, the object store last.
+    /// Survivors' memory first, then copies in host memory, then disks, the object store last.
     All,
     /// The object store only, as systems do that restart from checkpoints.
     ObjectStore,
@@ -123,11 +123,14 @@ impl DeviceArgs {
 impl CheckpointArgs {
     /// Where checkpoints go.
     pub(super) fn resolve(&self) -> anyhow::Result<Option<CheckpointPlan>> {
-        if let Some(rate) = self.store_mb_per_s.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
-            let rate = format_number(rate);
-            return Err(anyhow!(
-                "`--store-mb-per-s` is `{rate}`, expected a number above 0\nhint: leave it out for a store as fast as the disk"
-            ));
+        let rates = [("--store-mb-per-s", self.store_mb_per_s), ("--store-total-mb-per-s", self.store_total_mb_per_s)];
+        for (option, rate) in rates {
+            if let Some(rate) = rate.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
+                let rate = format_number(rate);
+                return Err(anyhow!(
+                    "`{option}` is `{rate}`, expected a number above 0\nhint: leave it out for a store as fast as the disk"
+                ));
+            }
         }
         if !(0.0..=MAX_LATENCY_MS).contains(&self.store_latency_ms) {
             let latency = format_number(self.store_latency_ms);
@@ -135,10 +138,10 @@ impl CheckpointArgs {
                 "`--store-latency-ms` is `{latency}`, expected a number from 0 to {MAX_LATENCY_MS}\nhint: object stores take 10 to 100"
             ));
         }
-        let bytes_per_s = self.store_mb_per_s.map(|rate| rate * 1e6);
-        let pace = StorePace { bytes_per_s, latency_s: self.store_latency_ms / 1e3 };
-        let every = self.checkpoint_every;
-        Ok(self.checkpoint_dir.clone().map(|folder| CheckpointPlan { folder, every, pace }))
+        let [bytes_per_s, total_bytes_per_s] = rates.map(|(_, rate)| rate.map(|rate| rate * 1e6));
+        let pace = StorePace { bytes_per_s, total_bytes_per_s, latency_s: self.store_latency_ms / 1e3 };
+        let (every, peer_copies) = (self.checkpoint_every, self.peer_copies);
+        Ok(self.checkpoint_dir.clone().map(|folder| CheckpointPlan { folder, every, pace, peer_copies }))
     }
 }
 

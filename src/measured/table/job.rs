@@ -6,7 +6,7 @@ use crate::cost::{CostSettings, Framework, Kernels, OptimizerState};
 use crate::measured::layout::{Network, Places, cluster_of, even_layers};
 use crate::measured::{MeasuredError, gpus};
 use crate::model::{Architecture, ModelSpec, Precision, Recompute};
-use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind};
+use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleChoice, ScheduleKind};
 use std::sync::Arc;
 
 pub(super) struct Job {
@@ -74,6 +74,9 @@ pub(super) fn read(row: &Row) -> Told<Job> {
         schedule: ScheduleKind::OneForwardOneBackward,
         replicas,
     };
+    let chunks = row.count("vpp")?.unwrap_or(1);
+    let interleaved = plan.rescheduled(ScheduleChoice::with_chunks(chunks));
+    let plan = told!(interleaved.ok_or_else(|| format!("{chunks} virtual stages a GPU don't go with its degrees")));
     let (cost, framework) = software(row);
     Ok(Ok(Job { model, cluster, plan, cost, framework, is_memory_known: !is_sharded(row) }))
 }

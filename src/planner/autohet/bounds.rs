@@ -31,6 +31,20 @@
 //! step of a stage follows its last reduction, and the last of all is a first stage's: it holds the embedding and a layer
 //! at least. Nothing assumes that stages are balanced, or that replicas are alike.
 //!
+//! # What networks show
+//!
+//! A stage reduces a block's gradient when the last backward pass has left the block, one block after the other, so that it
+//! takes `K τ_p` less the backward passes of its `l_p` layers and, from then on, `l_p` reductions of `ρ_c` at least. With
+//! `κ = min_c (ρ_c - b_c) / r_c` this counts as `κ` micro batches more in (3): `T ≥ (W B/b + D L κ) / G`, less the
+//! embedding's time, which only a first stage has behind its layers; and likewise with what is ahead of a stage.
+//!
+//! A replica is within one node or not. If it isn't, each of its micro batches crosses a network interface, one after the
+//! other, while nothing else of the first and of the last micro batch that crosses is done: `T ≥ W / g_max + K c`. If it is,
+//! it has the units of a node only; and where there are more replicas than units in a node, all gradients of the model leave
+//! the node through its interface, none before all forward passes are done: `T ≥ K f_p + R` for each stage `p`. Either
+//! bounds `K`, and some replica has `B / (b D)` micro batches. Both are in the program below for each number of micro batches,
+//! and so is, where a unit fills its node, that the interface carries what the stage sends and reduces.
+//!
 //! # The bound over columns
 //!
 //! The two bounds above are quick; the third one is tight. It asks of each time `T` whether it is *too short*, and halves in
@@ -75,7 +89,8 @@ use reductions::Reductions;
 /// The runtime rounds each pass to whole nanoseconds; the bound gives way by more than that can add up to.
 const ROUNDING: f64 = 1.0 - 1e-6;
 
-/// No plan of this setting with `replicas` replicas takes less time, in seconds.
+/// No plan of this setting with `replicas` replicas takes less time, in seconds. Networks hardly count: it orders points for a
+/// search that doesn't know them well either.
 pub fn lower_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let classes = &setting.classes;
     let fastest = classes.iter().map(|class| class.layer_s).fold(f64::INFINITY, f64::min);
@@ -85,9 +100,63 @@ pub fn lower_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let hidden = f64::from(replicas) * (1.0 - forward_share) + units * forward_share;
     let steady = (f64::from(setting.micro_batches) - hidden).max(0.0) / rate;
     let conserved = f64::from(setting.micro_batches) / rate;
-    let last_s = Reductions::new(setting, replicas).embedding_s;
+    let last_s = reductions::embedding_s(setting, replicas);
     let work_s = work_layers(setting) * (fastest + steady).max(conserved);
     (work_s + last_s) * ROUNDING + setting.optimizer_s
+}
+
+/// What networks show at least, in seconds: reductions that no backward pass of their stage hides, and boundaries.
+fn network_bound_s(setting: &Setting, replicas: u32) -> f64 {
+    let classes = &setting.classes;
+    let least = |of: fn(&ClassCosts) -> f64| classes.iter().map(of).fold(f64::INFINITY, f64::min);
+    let most_units = setting.units().min(replicas.saturating_mul(setting.num_layers));
+    let rate = rate_of_fastest(setting, most_units);
+    let forward_share = classes.iter().map(|class| class.forward_share).fold(0.0, f64::max);
+    let (replicas_f, units) = (f64::from(replicas), f64::from(most_units));
+    let (micro_batches, layers) = (f64::from(setting.micro_batches), f64::from(setting.num_layers));
+    let reductions = Reductions::new(setting, replicas);
+    let (work, forward_s) = (work_layers(setting), least(|class| class.layer_forward_s));
+    // In micro batches' work for each layer.
+    let shown = |ahead_s: f64| {
+        let of_class = |(class, reduce_s): (&ClassCosts, &f64)| {
+            (reduce_s - (class.layer_s - class.layer_forward_s) - ahead_s) / class.layer_s
+        };
+        classes.iter().zip(&reductions.layer_s).map(of_class).fold(f64::INFINITY, f64::min) * layers * replicas_f
+    };
+    let late_s = (work * micro_batches + shown(0.0).max(0.0)) / rate;
+    let filled = work * (micro_batches - (units - replicas_f).max(0.0) * forward_share) + shown(forward_s);
+    let late_s = late_s.max(layers * forward_s + filled / rate);
+    let embedding_s = classes.iter().map(|class| class.embedding_s).fold(0.0, f64::max);
+    // Who reduces last may have a shorter optimizer step than a first stage.
+    let late_s = late_s - embedding_s - setting.optimizer_s;
+    late_s.max(crossing_bound_s(setting, replicas, &reductions)) * ROUNDING + setting.optimizer_s
+}
+
+/// Of pipelines that are within a node or not: in seconds without the optimizer step.
+fn crossing_bound_s(setting: &Setting, replicas: u32, reductions: &Reductions) -> f64 {
+    let classes = &setting.classes;
+    let least = |of: &dyn Fn(&ClassCosts) -> f64| classes.iter().map(of).fold(f64::INFINITY, f64::min);
+    let share = f64::from(setting.micro_batches) / f64::from(replicas);
+    let work = work_layers(setting);
+    let crossing_s = work * least(&|class| class.layer_s) + share * transfer_across_s(setting);
+    // The units of one node at their best degree.
+    let node_rate = |index: usize| {
+        let same = || (0..classes.len()).filter(|&other| setting.share_gpus(index, other)).map(|other| &classes[other]);
+        let per_gpu = same().map(|class| class.layer_rate_per_s() / f64::from(class.tensor_parallel_size));
+        let gpus = same().map(|class| f64::from(class.units_per_node * class.tensor_parallel_size));
+        per_gpu.fold(0.0, f64::max) * gpus.fold(0.0, f64::max)
+    };
+    let micro_batch_s = 1.0 / (0..classes.len()).map(node_rate).fold(0.0, f64::max);
+    let forward_share = least(&|class| class.layer_forward_s / class.layer_s);
+    let forward_s = share * f64::from(setting.num_layers) * forward_share * micro_batch_s;
+    let reduced_s = forward_s + reductions.of_node_s - setting.optimizer_s;
+    crossing_s.min((share * work * micro_batch_s).max(reduced_s))
+}
+
+/// What one micro batch over a boundary between nodes keeps the fastest interface busy for.
+fn transfer_across_s(setting: &Setting) -> f64 {
+    let fastest = setting.classes.iter().map(|class| class.nic.bytes_per_s).fold(0.0, f64::max);
+    setting.boundary_bytes / fastest
 }
 
 /// No plan of this setting takes less time under any schedule, in seconds: each stage does all of its replica's work, and then
@@ -114,7 +183,7 @@ fn rate_of_fastest(setting: &Setting, units: u32) -> f64 {
     rate
 }
 
-/// The bound that counts whole layers and memory in; never below [`lower_bound_s`], and some ten microseconds slower.
+/// The bound that counts whole layers, memory and networks in; never below [`lower_bound_s`], and some ten microseconds slower.
 pub fn memory_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let simple_s = lower_bound_s(setting, replicas);
     let classes = &setting.classes;
@@ -125,7 +194,7 @@ pub fn memory_bound_s(setting: &Setting, replicas: u32) -> f64 {
     let needed = f64::from(setting.micro_batches) - hidden;
     let least_fill_s = f64::from(setting.num_layers) * fastest;
     // The simple bound is feasible or not; above, time is doubled until it is, then halved in on.
-    let last_s = Reductions::new(setting, replicas).embedding_s;
+    let last_s = reductions::embedding_s(setting, replicas);
     let mut too_short_s = ((simple_s - setting.optimizer_s) / ROUNDING - last_s - least_fill_s).max(0.0);
     let mut enough_s = too_short_s.max(least_fill_s);
     while most_steady_micro_batches(setting, replicas, enough_s) < needed {
@@ -143,7 +212,8 @@ pub fn memory_bound_s(setting: &Setting, replicas: u32) -> f64 {
             &mut enough_s
         }) = middle_s;
     }
-    simple_s.max((least_fill_s + too_short_s + last_s) * ROUNDING + setting.optimizer_s)
+    let whole_s = (least_fill_s + too_short_s + last_s) * ROUNDING + setting.optimizer_s;
+    simple_s.max(whole_s).max(network_bound_s(setting, replicas))
 }
 
 /// Cuts of an interval; what is left of it only makes the bound a little weaker.

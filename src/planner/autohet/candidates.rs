@@ -91,7 +91,7 @@ impl<'a> GroupingSearch<'a> {
     /// A search for `replicas` replicas, at least one.
     pub fn new(setting: &'a Setting, replicas: u32) -> Self {
         let share = (setting.micro_batches / replicas).max(1);
-        let pipelines = Pipelines::new(setting, share);
+        let pipelines = Pipelines::new(setting, share, replicas);
         Self { pipelines, replicas, paces: Vec::new(), stages: Vec::new(), looked_at: 0 }
     }
 

@@ -14,7 +14,7 @@
 
 use super::counts::Counts;
 use super::setting::Setting;
-use crate::planner::room::Ends;
+use crate::planner::room::{Ends, Place};
 
 #[cfg(test)]
 mod tests;
@@ -56,7 +56,7 @@ impl JointPlan {
                 left[class] = left[class].checked_sub(1)?;
             }
             given += replica.micro_batches;
-            let stage_s = stage_times_s(setting, &replica.classes, &replica.layers)?;
+            let stage_s = stage_times_s(setting, &replica.classes, &replica.layers, replicas.len() as u32)?;
             let period_s = stage_s.iter().copied().fold(0.0, f64::max);
             let further = f64::from(replica.micro_batches.checked_sub(1)?);
             time_s = time_s.max(stage_s.iter().sum::<f64>() + further * period_s);
@@ -66,23 +66,23 @@ impl JointPlan {
 }
 
 /// Time of each stage for one micro batch, `None` where the layers aren't all there or don't fit.
-fn stage_times_s(setting: &Setting, classes: &[usize], layers: &[u32]) -> Option<Vec<f64>> {
+fn stage_times_s(setting: &Setting, classes: &[usize], layers: &[u32], replicas: u32) -> Option<Vec<f64>> {
     let depth = classes.len();
     if depth == 0 || layers.len() != depth || layers.iter().sum::<u32>() != setting.num_layers {
         return None;
     }
     let stage = |(stage, (&class, &held)): (usize, (&usize, &u32))| {
-        let fits = held > 0 && held <= most_layers(setting, class, stage, depth);
+        let fits = held > 0 && held <= most_layers(setting, class, (stage, depth), replicas);
         let class = &setting.classes[class];
         fits.then(|| class.fixed_s(Ends::at(stage, depth)) + f64::from(held) * class.layer_s)
     };
     classes.iter().zip(layers).enumerate().map(stage).collect()
 }
 
-/// Layers that fit a stage with all of the iteration's micro batches in its replica.
-pub fn most_layers(setting: &Setting, class: usize, stage: usize, depth: usize) -> u32 {
-    let in_flight = setting.micro_batches.min((depth - stage) as u32);
-    setting.classes[class].max_layers(Ends::at(stage, depth), in_flight).min(setting.num_layers)
+/// Layers that fit a stage with all of the iteration's micro batches in its replica, one of so many.
+pub fn most_layers(setting: &Setting, class: usize, (stage, depth): (usize, usize), replicas: u32) -> u32 {
+    let place = Place { stage, depth, micro_batches: setting.micro_batches, replicas };
+    setting.classes[class].layers_at(place).min(setting.num_layers)
 }
 
 /// The optimum; `None` where nothing fits or there are too many units to go through all orders.
@@ -95,7 +95,7 @@ pub fn search(setting: &Setting, replicas: u32) -> Option<JointPlan> {
     let mut lines = vec![Vec::new(); counts.len()];
     let mut orders = 0;
     for (at, lines) in lines.iter_mut().enumerate() {
-        *lines = shortest_lines(setting, counts.digits(at), &mut orders)?;
+        *lines = shortest_lines(setting, counts.digits(at), replicas, &mut orders)?;
     }
     // Any time that can be met bounds the optimum from above; halve in on it until no number lies between.
     let single = lines.iter().flatten().map(|line| line.time_s(setting.micro_batches));
@@ -140,7 +140,7 @@ impl Line {
 }
 
 /// Of all orders and splits of these units, the lines that no other is below everywhere; `None` beyond the limit of orders.
-fn shortest_lines(setting: &Setting, units: &[u32], orders: &mut usize) -> Option<Vec<Line>> {
+fn shortest_lines(setting: &Setting, units: &[u32], replicas: u32, orders: &mut usize) -> Option<Vec<Line>> {
     let depth: u32 = units.iter().sum();
     let mut lines: Vec<Line> = Vec::new();
     if depth == 0 || depth > setting.num_layers {
@@ -149,7 +149,7 @@ fn shortest_lines(setting: &Setting, units: &[u32], orders: &mut usize) -> Optio
     let mut left = units.to_vec();
     let mut visit = |order: &[usize]| {
         *orders += 1;
-        add_lines(setting, order, &mut lines);
+        add_lines(setting, order, replicas, &mut lines);
         *orders <= MAX_ORDERS
     };
     for_each_order(&mut left, &mut Vec::with_capacity(depth as usize), &mut visit).then_some(lines)
@@ -175,13 +175,13 @@ fn for_each_order(left: &mut [u32], order: &mut Vec<usize>, visit: &mut impl FnM
 }
 
 /// The splits of one order: for each period that some stage can have, the one of least fill.
-fn add_lines(setting: &Setting, order: &[usize], lines: &mut Vec<Line>) {
+fn add_lines(setting: &Setting, order: &[usize], replicas: u32, lines: &mut Vec<Line>) {
     let depth = order.len();
     let time_s = |stage: usize, layers: u32| {
         let class = &setting.classes[order[stage]];
         class.fixed_s(Ends::at(stage, depth)) + f64::from(layers) * class.layer_s
     };
-    let most: Vec<u32> = (0..depth).map(|stage| most_layers(setting, order[stage], stage, depth)).collect();
+    let most: Vec<u32> = (0..depth).map(|stage| most_layers(setting, order[stage], (stage, depth), replicas)).collect();
     let mut periods: Vec<f64> =
         (0..depth).flat_map(|p| (1..=most[p]).map(move |l| (p, l))).map(|(p, l)| time_s(p, l)).collect();
     periods.sort_unstable_by(f64::total_cmp);

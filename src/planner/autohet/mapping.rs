@@ -4,7 +4,7 @@ mod places;
 
 use super::balance::split_micro_batches;
 use super::candidates::{GroupingSearch, Kind};
-use super::pipeline::{Layout, Pipeline};
+use super::pipeline::{Held, Layout, Pipeline};
 use super::setting::Setting;
 use crate::cluster::Cluster;
 use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
@@ -36,7 +36,10 @@ pub fn realise(job: &Job, search: &mut GroupingSearch, kinds: &[Kind], neighbour
     let places = place_units(job.cluster, setting, &pipelines, neighbours);
     let mut balanced = Balanced::new(setting, &pipelines, &places);
     let paces: Vec<_> = balanced.pipelines(&micro_batches)?.iter().map(|pipeline| pipeline.pace).collect();
-    let micro_batches = split_micro_batches(&paces, setting.micro_batches)?;
+    let mut micro_batches = split_micro_batches(&paces, setting.micro_batches)?;
+    if setting.schedule.is_some_and(|choice| choice.chunks() > 1) {
+        micro_batches = in_whole_rounds(&micro_batches, &pipelines).unwrap_or(micro_batches);
+    }
     let pipelines = balanced.pipelines(&micro_batches)?;
     let replica = |((pipeline, places), micro_batches): ((&Pipeline, &Vec<UnitPlace>), u32)| Replica {
         micro_batches,
@@ -54,6 +57,23 @@ pub fn realise(job: &Job, search: &mut GroupingSearch, kinds: &[Kind], neighbour
         schedule: ScheduleKind::OneForwardOneBackward,
         replicas: pipelines.iter().zip(&places).zip(micro_batches).map(replica).collect(),
     })
+}
+
+/// Shares near to these that are multiples of their replica's stages, as the interleaved schedule needs them; `None` where
+/// what is left over fits no replica.
+fn in_whole_rounds(shares: &[u32], pipelines: &[Pipeline]) -> Option<Vec<u32>> {
+    let round =
+        |replica: usize| if pipelines[replica].classes.len() > 1 { pipelines[replica].classes.len() as u32 } else { 1 };
+    let mut dealt: Vec<u32> = (0..shares.len()).map(|j| (shares[j] / round(j)).max(1) * round(j)).collect();
+    let mut left = shares.iter().sum::<u32>().checked_sub(dealt.iter().sum())?;
+    while left > 0 {
+        let done_s = |j: usize| pipelines[j].pace.time_s(dealt[j] + round(j));
+        let open = (0..dealt.len()).filter(|&j| round(j) <= left);
+        let next = open.min_by(|&a, &b| done_s(a).total_cmp(&done_s(b)))?;
+        dealt[next] += round(next);
+        left -= round(next);
+    }
+    Some(dealt)
 }
 
 fn uses_degrees_above_one(setting: &Setting, kinds: &[Kind]) -> bool {
@@ -92,7 +112,8 @@ impl<'a> Balanced<'a> {
     fn pipelines(&mut self, micro_batches: &[u32]) -> Option<Vec<Pipeline>> {
         let Self { setting, layouts, layout_of, known } = self;
         let mut pipeline = |(&layout, &count): (&usize, &u32)| {
-            let made = || layouts[layout].pipeline(setting, count, count);
+            let held = Held { micro_batches: count, replicas: layout_of.len() as u32 };
+            let made = || layouts[layout].pipeline(setting, count, held);
             known.entry((layout, count)).or_insert_with(made).clone()
         };
         layout_of.iter().zip(micro_batches).map(&mut pipeline).collect()

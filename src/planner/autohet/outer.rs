@@ -13,6 +13,7 @@ use super::mapping::{Job, Neighbours, realise};
 use super::setting::{Setting, executions};
 use super::shortage::one_replica_that_fits;
 use super::stage_one;
+use crate::cost::CostError;
 use crate::plan::{Plan, PlanError, PlanRequest, ScheduleKind};
 use crate::planner::ranking;
 use ordered_float::OrderedFloat;
@@ -64,7 +65,7 @@ fn points(settings: &[Setting]) -> Vec<Point> {
         let point = |replicas| Point { setting: index, replicas, bound_s: lower_bound_s(setting, replicas) };
         (1..=most_replicas(setting)).map(point).collect()
     };
-    let mut points: Vec<Point> = settings.iter().enumerate().flat_map(of_setting).collect();
+    let mut points: Vec<Point> = settings.par_iter().enumerate().flat_map_iter(of_setting).collect();
     points.sort_by(|a, b| a.bound_s.total_cmp(&b.bound_s));
     points
 }
@@ -141,8 +142,12 @@ impl<'a> Outer<'a> {
     pub fn new(request: &'a PlanRequest<'a>, planner: &'static str) -> Result<Self, PlanError> {
         let mut settings = Vec::new();
         let mut refused = None;
-        for execution in executions(request.cost, request.training)? {
-            match Setting::new(request.cluster, request.cost, request.training.global_batch_size, execution) {
+        let made = executions(request.cost, request.training)?.into_par_iter().map(|execution| {
+            let setting = Setting::new(request.cluster, request.cost, request.training.global_batch_size, execution)?;
+            Ok::<_, CostError>(setting.map(|setting| setting.under(request.judge.schedule(), request.cost)))
+        });
+        for made in made.collect::<Vec<_>>() {
+            match made {
                 Ok(setting) => settings.extend(setting),
                 Err(error) => refused = Some(error),
             }
@@ -202,8 +207,9 @@ impl<'a> Outer<'a> {
 
     /// The best plans under GPipe, where its activations fit: its transfers wait for none in the other direction.
     fn add_other_schedule(&self, plans: &mut Vec<(f64, Plan)>) -> Result<(), PlanError> {
-        let PlanRequest { cluster, cost, .. } = *self.request;
-        for index in 0..plans.len().min(MAX_RESCHEDULED) {
+        let PlanRequest { cluster, cost, judge, .. } = *self.request;
+        let tried = if judge.schedule().is_some() { 0 } else { MAX_RESCHEDULED };
+        for index in 0..plans.len().min(tried) {
             let plan = Plan { schedule: ScheduleKind::GPipe, ..plans[index].1.clone() };
             if plan.validate(cluster, cost).is_ok() {
                 plans.push((ranking::rank_s(&plan, self.request)?, plan));
@@ -269,7 +275,16 @@ impl<'a> Outer<'a> {
             }
         }
         realised.sort_by(|a, b| a.estimate_s.total_cmp(&b.estimate_s));
-        realised.truncate(MAX_IMPROVED);
+        // And the best of each micro-batch size: what it may gain isn't known before.
+        let size = |found: &Searched| self.settings[found.point.setting].execution.micro_batch_size;
+        let mut sizes: Vec<u32> = realised.iter().take(MAX_IMPROVED).map(size).collect();
+        let mut index = 0;
+        realised.retain(|found| {
+            index += 1;
+            let is_new = !sizes.contains(&size(found));
+            sizes.extend(is_new.then(|| size(found)));
+            is_new || index <= MAX_IMPROVED
+        });
         Ok(realised)
     }
 

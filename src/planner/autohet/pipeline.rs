@@ -6,7 +6,7 @@
 
 use super::balance::{LayerSplit, Pace, SplitGoal, StageLoad, split_layers, steady_period_s};
 use super::setting::{Composition, Setting};
-use crate::planner::room::Ends;
+use crate::planner::room::{Ends, Place};
 use std::collections::HashMap;
 
 /// A replica whose stages have classes and layers, but no nodes yet.
@@ -18,6 +18,15 @@ pub struct Pipeline {
     pub layers: Vec<u32>,
     /// How its time grows with its micro batches.
     pub pace: Pace,
+}
+
+/// What a pipeline's memory is to be enough for.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// Micro batches of an iteration; anything above what it gets is safe.
+    pub micro_batches: u32,
+    /// Replicas of the plan.
+    pub replicas: u32,
 }
 
 /// Where a pipeline's stages stand, as far as transfers care.
@@ -43,13 +52,13 @@ impl Layout {
         Self { classes, transfer_s }
     }
 
-    /// The best layers for so many micro batches, `None` where they don't fit. `most_in_flight` caps the micro batches
-    /// in flight; anything from `micro_batches` up is safe.
-    pub fn pipeline(&self, setting: &Setting, micro_batches: u32, most_in_flight: u32) -> Option<Pipeline> {
+    /// The best layers for so many micro batches, `None` where they don't fit.
+    pub fn pipeline(&self, setting: &Setting, micro_batches: u32, held: Held) -> Option<Pipeline> {
         let depth = self.classes.len();
+        let Held { micro_batches: most, replicas } = held;
         let load = |(stage, &class): (usize, &usize)| {
             let (class, ends) = (&setting.classes[class], Ends::at(stage, depth));
-            let max_layers = class.max_layers(ends, most_in_flight.min((depth - stage) as u32));
+            let max_layers = class.layers_at(Place { stage, depth, micro_batches: most, replicas });
             StageLoad { fixed_s: class.fixed_s(ends), layer_s: class.layer_s, max_layers }
         };
         let loads: Vec<StageLoad> = self.classes.iter().enumerate().map(load).collect();
@@ -87,14 +96,15 @@ const BALANCING: u64 = 20;
 pub struct Pipelines<'a> {
     setting: &'a Setting,
     micro_batches: u32,
+    replicas: u32,
     work: u64,
     known: HashMap<Composition, Option<Pipeline>>,
 }
 
 impl<'a> Pipelines<'a> {
-    /// Pipelines that are to be good at about `micro_batches` micro batches each.
-    pub fn new(setting: &'a Setting, micro_batches: u32) -> Self {
-        Self { setting, micro_batches, work: 0, known: HashMap::new() }
+    /// Pipelines that are to be good at about `micro_batches` micro batches each, in so many replicas.
+    pub fn new(setting: &'a Setting, micro_batches: u32, replicas: u32) -> Self {
+        Self { setting, micro_batches, replicas, work: 0, known: HashMap::new() }
     }
 
     /// Work done so far: what balancing takes is counted as so many stages looked at.
@@ -109,13 +119,19 @@ impl<'a> Pipelines<'a> {
 
     /// The best pipeline of these units, `None` where the model doesn't fit them.
     pub fn get(&mut self, units: &Composition) -> Option<&Pipeline> {
-        let (setting, micro_batches) = (self.setting, self.micro_batches);
+        let (setting, about) = (self.setting, (self.micro_batches, self.replicas));
         let work = &mut self.work;
-        self.known.entry(*units).or_insert_with(|| best_pipeline(setting, units, micro_batches, work)).as_ref()
+        self.known.entry(*units).or_insert_with(|| best_pipeline(setting, units, about, work)).as_ref()
     }
 }
 
-fn best_pipeline(setting: &Setting, units: &Composition, micro_batches: u32, work: &mut u64) -> Option<Pipeline> {
+fn best_pipeline(
+    setting: &Setting,
+    units: &Composition,
+    (micro_batches, replicas): (u32, u32),
+    work: &mut u64,
+) -> Option<Pipeline> {
+    let held = Held { micro_batches: setting.most_micro_batches(micro_batches), replicas };
     if units.units() == 0 || units.units() > setting.num_layers as usize {
         return None;
     }
@@ -124,7 +140,7 @@ fn best_pipeline(setting: &Setting, units: &Composition, micro_batches: u32, wor
         *work += BALANCING * units.units() as u64;
         let stages = order.iter().flat_map(|&class| std::iter::repeat_n(class, usize::from(units.0[class])));
         let layout = Layout::packed(setting, stages.collect());
-        let Some(found) = layout.pipeline(setting, micro_batches, setting.micro_batches) else { continue };
+        let Some(found) = layout.pipeline(setting, micro_batches, held) else { continue };
         let time_s = found.pace.time_s(micro_batches);
         let margin = if index < USUAL_ORDERS { 1e-12 } else { UNUSUAL_GAIN };
         if best.as_ref().is_none_or(|best| time_s < best.pace.time_s(micro_batches) * (1.0 - margin)) {

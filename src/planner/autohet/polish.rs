@@ -56,13 +56,13 @@ pub fn polish(request: &PlanRequest, starts: Vec<JudgedPlan>, budget: PolishBudg
     if request.judge.is_closed_form() {
         // Simple ones begin elsewhere, so that they have places of their own.
         begin.truncate(MAX_STARTS / 2);
-        let simple = search.rank_dealt(world.simple());
+        let simple = search.rank_dealt(|| world.simple());
         begin.extend(simple.into_iter().filter(|found| search.can_run(found)));
         begin = best_of_each_kind(begin);
     }
     let mut found = starts;
     for start in begin {
-        let Some(start) = search.judged(start) else { continue };
+        let Some(start) = search.judged_all(vec![start]).pop() else { continue };
         let end = search.climb(start);
         if !found.iter().any(|known| known.plan == end.plan) {
             found.push(end);
@@ -114,7 +114,8 @@ impl Search<'_> {
         let mut best = start;
         for _ in 0..MAX_STEPS {
             let least_s = best.judged_s.unwrap_or(f64::INFINITY);
-            let ranked = self.rank_dealt(self.world.structures(&best.shape));
+            let world = self.world;
+            let ranked = self.rank_dealt(|| world.structures(&best.shape));
             let mut next = vec![best.clone()];
             next.extend(ranked.into_iter().filter(|found| self.can_run(found)).take(MAX_DESCENDED));
             let mut ends: Vec<Found> = next.into_iter().map(|found| self.descend(found)).collect();
@@ -122,9 +123,8 @@ impl Search<'_> {
             if !self.world.request.judge.is_closed_form() {
                 ends.truncate(MAX_EXECUTED);
             }
-            let judged = ends.into_iter().filter_map(|found| self.judged(found));
             let judged_s = |found: &Found| found.judged_s.unwrap_or(f64::INFINITY);
-            let end = judged.min_by(|a, b| judged_s(a).total_cmp(&judged_s(b)));
+            let end = self.judged_all(ends).into_iter().min_by(|a, b| judged_s(a).total_cmp(&judged_s(b)));
             match end.filter(|end| judged_s(end) < least_s * (1.0 - LEAST_GAIN)) {
                 Some(end) => best = end,
                 None => break,
@@ -137,6 +137,9 @@ impl Search<'_> {
     fn descend(&mut self, start: Found) -> Found {
         let mut best = start;
         loop {
+            if self.affordable() == 0 {
+                return best;
+            }
             let enough_s = best.rank_s * (1.0 - LEAST_GAIN);
             let ranked = self.rank(World::layer_moves(&best.shape));
             match ranked.into_iter().take_while(|next| next.rank_s < enough_s).find(|next| self.can_run(next)) {
@@ -146,8 +149,13 @@ impl Search<'_> {
         }
     }
 
-    /// The shapes with their layers dealt, ranked: where they are more than there is work for, some of all kinds.
-    fn rank_dealt(&mut self, shapes: Vec<Shape>) -> Vec<Found> {
+    /// The shapes with their layers dealt, ranked: where they are more than there is work for, some of all kinds. They
+    /// aren't made where there is no work left.
+    fn rank_dealt(&mut self, shapes: impl FnOnce() -> Vec<Shape>) -> Vec<Found> {
+        if self.affordable() == 0 {
+            return Vec::new();
+        }
+        let shapes = shapes();
         let step = shapes.len().div_ceil(self.affordable().max(1)).max(1);
         let some: Vec<Shape> = shapes.into_iter().step_by(step).collect();
         let mut dealt: Vec<Shape> = some.into_par_iter().filter_map(|shape| self.world.dealt(shape)).collect();
@@ -194,17 +202,25 @@ impl Search<'_> {
         ranking::rank_s(plan, request).unwrap_or(f64::INFINITY)
     }
 
-    /// The plan with the judge's word on it; `None` where the work is done.
-    fn judged(&mut self, found: Found) -> Option<Found> {
-        if found.judged_s.is_some() {
-            return Some(found);
-        }
+    /// The plans with the judge's word on them, on all cores; those for which no work is left aren't among them.
+    fn judged_all(&mut self, found: Vec<Found>) -> Vec<Found> {
         let PlanRequest { cluster, cost, judge, .. } = *self.world.request;
-        if judge.is_closed_form() {
-            return Some(Found { judged_s: Some(found.rank_s), ..found });
+        let mut affordable = Vec::with_capacity(found.len());
+        for found in found {
+            let work = if found.judged_s.is_some() || judge.is_closed_form() { 0 } else { judge.work(&found.plan) };
+            if let Some(left) = self.budget.work.checked_sub(work) {
+                self.budget.work = left;
+                affordable.push(found);
+            }
         }
-        self.budget.work = self.budget.work.checked_sub(judge.work(&found.plan))?;
-        let judged_s = judge.iteration_s(&found.plan, cluster, cost).ok()?;
-        Some(Found { judged_s: Some(judged_s), ..found })
+        let judged = affordable.into_par_iter().filter_map(|found| {
+            let judged_s = match found.judged_s {
+                None if judge.is_closed_form() => found.rank_s,
+                None => judge.iteration_s(&found.plan, cluster, cost).ok()?,
+                Some(judged_s) => judged_s,
+            };
+            Some(Found { judged_s: Some(judged_s), ..found })
+        });
+        judged.collect()
     }
 }

@@ -4,7 +4,7 @@ use super::balance::Pace;
 use super::candidates::{GroupingSearch, kinds_of};
 use super::effort::Effort;
 use super::mapping::{Job, Neighbours, realise};
-use super::pipeline::Layout;
+use super::pipeline::{Held, Layout};
 use super::setting::{Composition, Setting, same_class};
 use crate::cluster::Cluster;
 use crate::plan::{Plan, PlanError, PlanRequest, Replica, Stage};
@@ -33,6 +33,7 @@ impl<'a> Regrouping<'a> {
         }
         let execution = plan.execution_at(degrees[0]);
         let setting = Setting::of_degrees(request.cluster, request.cost, batch, execution, &degrees)?;
+        let setting = setting.map(|setting| setting.under(request.judge.schedule(), request.cost));
         Ok(setting.map(|setting| Self { request, setting }))
     }
 
@@ -47,11 +48,13 @@ impl<'a> Regrouping<'a> {
         Some(self.layout(stages, cluster)?.pace(&self.setting, &layers))
     }
 
-    /// The best layers of stages in their order, `None` where they can't hold the model.
-    pub fn layers(&self, stages: &[Stage], cluster: &Cluster) -> Option<Vec<u32>> {
+    /// The best layers of stages in their order, in a plan of so many replicas; `None` where they can't hold the model.
+    pub fn layers(&self, stages: &[Stage], replicas: u32, cluster: &Cluster) -> Option<Vec<u32>> {
         let layout = self.layout(stages, cluster)?;
-        let many = self.setting.micro_batches;
-        layout.pipeline(&self.setting, many, many).map(|pipeline| pipeline.layers)
+        let micro_batches = self.setting.most_micro_batches(self.setting.micro_batches.div_ceil(replicas.max(1)));
+        layout
+            .pipeline(&self.setting, self.setting.micro_batches, Held { micro_batches, replicas })
+            .map(|pipeline| pipeline.layers)
     }
 
     fn layout(&self, stages: &[Stage], cluster: &Cluster) -> Option<Layout> {

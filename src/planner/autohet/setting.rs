@@ -10,8 +10,8 @@ use crate::cluster::{Cluster, GpuSpec, Link};
 use crate::cost::{CostError, CostModel, Framework, OptimizerState};
 use crate::ids::LayerId;
 use crate::model::{Block, Execution};
-use crate::plan::{PlanError, TrainingSettings};
-use crate::planner::room::{Ends, Room};
+use crate::plan::{PlanError, ScheduleChoice, ScheduleKind, TrainingSettings};
+use crate::planner::room::{Ends, Place, Room};
 use std::sync::Arc;
 
 /// Most unit classes that a search tells apart; in a cluster of more, the classes of least total rate stay idle.
@@ -66,9 +66,14 @@ impl ClassCosts {
         1.0 / self.layer_s
     }
 
-    /// Most layers whose state and activations fit a stage of this class.
+    /// No stage of this class holds more layers with so many micro batches in flight, under 1F1B or `GPipe`.
     pub fn max_layers(&self, ends: Ends, in_flight: u32) -> u32 {
-        self.room.max_layers(ends, in_flight)
+        self.room.at_most(ends, in_flight)
+    }
+
+    /// Most layers whose state and activations fit a stage of this class at this place.
+    pub fn layers_at(&self, place: Place) -> u32 {
+        self.room.layers(place)
     }
 
     /// Seconds that a stage's ends add to its layers.
@@ -84,6 +89,8 @@ pub struct Setting {
     pub execution: Execution,
     /// The usable classes of units.
     pub classes: Vec<ClassCosts>,
+    /// The schedule that plans are to run under; `None` where it is the planner's choice.
+    pub schedule: Option<ScheduleChoice>,
     /// Transformer layers, `L`.
     pub num_layers: u32,
     /// Micro batches of an iteration over all replicas, `B / b`.
@@ -132,6 +139,7 @@ impl Setting {
         let mut setting = Self {
             execution,
             classes: Vec::new(),
+            schedule: None,
             num_layers: cost.model().num_layers,
             micro_batches: global_batch_size / execution.micro_batch_size,
             boundary_bytes: cost.boundary_bytes(&execution) as f64 * all_ranks,
@@ -159,6 +167,22 @@ impl Setting {
         setting.count_layers_that_fit(cost);
         setting.price_optimizer(cost);
         Ok(Some(setting))
+    }
+
+    /// The same for plans that run under this schedule.
+    #[must_use]
+    pub fn under(mut self, schedule: Option<ScheduleChoice>, cost: &CostModel) -> Self {
+        self.schedule = schedule;
+        if schedule.is_some() {
+            self.count_layers_that_fit(cost);
+        }
+        self
+    }
+
+    /// Micro batches that a replica which is to have about so many may have to have room for.
+    pub fn most_micro_batches(&self, about: u32) -> u32 {
+        let holds_all = self.schedule.is_some_and(|choice| choice.kind() == ScheduleKind::GPipe);
+        if holds_all { about } else { self.micro_batches }
     }
 
     /// The same with links over which everything is sent in no time.
@@ -224,7 +248,7 @@ impl Setting {
         let deepest = self.units().min(self.num_layers).min(self.micro_batches);
         for class in &mut self.classes {
             let execution = Execution { tensor_parallel_size: class.tensor_parallel_size, ..self.execution };
-            class.room = Room::new(cost, &class.gpu, &execution, deepest);
+            class.room = Room::new(cost, &class.gpu, &execution, (deepest, self.schedule));
         }
     }
 

@@ -22,7 +22,7 @@ pub fn one_replica_that_fits(setting: &Setting) -> Option<Composition> {
     let mut by_memory: Vec<usize> = (0..setting.classes.len()).collect();
     by_memory.sort_by_key(|&class| std::cmp::Reverse(setting.classes[class].gpu.memory_bytes));
     let units = by_memory.iter().flat_map(|&class| std::iter::repeat_n(class, setting.classes[class].units as usize));
-    let mut pipelines = Pipelines::new(setting, setting.micro_batches);
+    let mut pipelines = Pipelines::new(setting, setting.micro_batches, 1);
     let mut composition = Composition::default();
     for class in units.take(setting.num_layers as usize) {
         composition.0[class] += 1;

@@ -54,7 +54,8 @@ const SCIP_MOST_PAIRS: usize = 128;
 fn problem(setting: &Setting, cost: &CostModel, replicas: u32) -> GroupingProblem {
     let stage = |num_layers, ends, in_flight| {
         let shape = StageShape { num_layers, has_embedding: ends, has_head: ends, in_flight };
-        cost.stage_memory(&shape, &setting.execution)
+        let shards = cost.framework().optimizer_shards(replicas as usize);
+        cost.stage_memory(&shape, &setting.execution).with_optimizer_shards(shards)
     };
     let (one, two) = (stage(1, false, 1), stage(2, false, 1));
     let with_ends = stage(1, true, 1);

@@ -6,7 +6,7 @@ use super::grid::{Grid, Space, Unit, best_over};
 use super::point::Point;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
 use crate::planner::autohet::balance::{SplitGoal, StageLoad, split_layers};
-use crate::planner::room::Ends;
+use crate::planner::room::{Ends, Place};
 use program::{Line, Program};
 
 /// GPUs up to which the line of devices is tried in every order of the types; beyond, in that of the cluster.
@@ -68,7 +68,9 @@ fn of_width(space: &Space, line: &Line, width: u32) -> Vec<Grid> {
         let loads: Vec<StageLoad> = stages
             .iter()
             .enumerate()
-            .map(|(stage, units)| load(space, &units[0], stage, stages.len(), micro_batches))
+            .map(|(stage, units)| {
+                load(space, &units[0], Place { stage, depth: stages.len(), micro_batches, replicas: width })
+            })
             .collect();
         let goal = SplitGoal { num_layers: space.num_layers(), micro_batches, period_floor_s: 0.0 };
         let Some(split) = split_layers(&loads, goal) else { continue };
@@ -83,16 +85,15 @@ fn of_width(space: &Space, line: &Line, width: u32) -> Vec<Grid> {
     found.into_iter().map(|(_, grid)| grid).collect()
 }
 
-fn load(space: &Space, unit: &Unit, stage: usize, depth: usize, micro_batches: u32) -> StageLoad {
-    let (class, ends) = (space.costs(unit), Ends::at(stage, depth));
-    let in_flight = micro_batches.min((depth - stage) as u32);
-    let max_layers = class.max_layers(ends, in_flight);
+fn load(space: &Space, unit: &Unit, place: Place) -> StageLoad {
+    let (class, ends) = (space.costs(unit), Ends::at(place.stage, place.depth));
+    let max_layers = class.max_layers(place);
     StageLoad { fixed_s: class.fixed_s(ends), layer_s: class.layer_s, max_layers }
 }
 
 /// Layers that a stage of this class holds within a limit on its time, and within its memory; 0 where not one.
-fn layers_within(point: &Point, class: usize, ends: Ends, in_flight: u32, limit_s: f64) -> u32 {
-    let class = &point.classes[class];
+fn layers_within(point: &Point, class: usize, place: Place, limit_s: f64) -> u32 {
+    let (class, ends) = (&point.classes[class], Ends::at(place.stage, place.depth));
     let within = ((limit_s * (1.0 + 1e-12) - class.fixed_s(ends)) / class.layer_s).max(0.0) as u32;
-    within.min(class.max_layers(ends, in_flight))
+    within.min(class.max_layers(place))
 }

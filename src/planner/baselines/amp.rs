@@ -1,11 +1,11 @@
 //! Symmetric degrees with uneven layers after AMP (Li et al. 2022).
 
 use super::grid::{Grid, Space, Unit, best_over};
-use super::megatron::{most_equal_replicas, rank_orders};
+use super::megatron::{by_replica, by_stage, most_equal_replicas};
 use super::point::Point;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
 use crate::planner::autohet::balance::{SplitGoal, StageLoad, split_layers};
-use crate::planner::room::Ends;
+use crate::planner::room::{Ends, Place};
 
 /// AMP: every tensor-parallel, data-parallel and pipeline-parallel degree, devices placed in order, layers assigned by
 /// an optimal split.
@@ -41,7 +41,7 @@ fn of_degree(space: &Space, point: &Point) -> Vec<Grid> {
     for depth in 1..=point.num_layers.min(units.len() as u32) {
         let Some(replicas) = most_equal_replicas(units.len() as u32 / depth, point.micro_batches) else { continue };
         let micro_batches = point.micro_batches / replicas;
-        for units in rank_orders(&units, depth as usize, replicas as usize) {
+        for units in [by_stage, by_replica].map(|order| order(&units, depth as usize, replicas as usize)) {
             if let Some(layers) = split(point, &units, micro_batches) {
                 let micro_batches = vec![micro_batches; replicas as usize];
                 found.push(Grid { units, layers, micro_batches });
@@ -56,12 +56,12 @@ fn split(point: &Point, units: &[Vec<Unit>], micro_batches: u32) -> Option<Vec<u
     let depth = units[0].len();
     let load = |stage: usize| {
         let ends = Ends::at(stage, depth);
-        let in_flight = micro_batches.min((depth - stage) as u32);
+        let place = Place { stage, depth, micro_batches, replicas: units.len() as u32 };
         let classes = units.iter().map(|row| &point.classes[row[stage].class]);
         classes.fold(StageLoad { fixed_s: 0.0, layer_s: 0.0, max_layers: u32::MAX }, |load, class| StageLoad {
             fixed_s: load.fixed_s.max(class.fixed_s(ends)),
             layer_s: load.layer_s.max(class.layer_s),
-            max_layers: load.max_layers.min(class.max_layers(ends, in_flight)),
+            max_layers: load.max_layers.min(class.max_layers(place)),
         })
     };
     let loads: Vec<StageLoad> = (0..depth).map(load).collect();

@@ -1,7 +1,7 @@
 //! Loads in proportion to what devices can compute, within what they can hold.
 
 use super::grid::{Grid, Space, Unit, pace, proportional};
-use crate::planner::room::Ends;
+use crate::planner::room::Place;
 
 /// Layers and micro batches for units by replica and stage; `None` where the layers don't fit.
 ///
@@ -14,10 +14,11 @@ pub(super) fn in_proportion(space: &Space, units: Vec<Vec<Unit>>) -> Option<Grid
     }
     let power = |stage: usize| units.iter().map(|row| space.costs(&row[stage]).layer_rate_per_s()).sum();
     let powers: Vec<f64> = (0..depth).map(power).collect();
+    let micro_batches = space.most_micro_batches(units.len() as u32);
     let room: Vec<u32> = (0..depth)
         .map(|stage| {
-            let in_flight = space.micro_batches().min((depth - stage) as u32);
-            let of = |row: &Vec<Unit>| space.costs(&row[stage]).max_layers(Ends::at(stage, depth), in_flight);
+            let place = Place { stage, depth, micro_batches, replicas: units.len() as u32 };
+            let of = |row: &Vec<Unit>| space.costs(&row[stage]).max_layers(place);
             units.iter().map(of).min().unwrap_or(0)
         })
         .collect();

@@ -6,7 +6,7 @@ use crate::plan::{Plan, PlanError, PlanRequest, PlannedIteration, Replica, SCHEM
 use crate::planner::autohet::outer::Outer;
 use crate::planner::autohet::shortage;
 use crate::planner::ranking;
-use crate::planner::room::Ends;
+use crate::planner::room::{Ends, Place};
 use rayon::prelude::*;
 
 /// Grids that are priced with gradient synchronisation and real links: as many as come to so many GPUs, and in any case
@@ -41,6 +41,8 @@ pub(super) struct Space<'a> {
     pub uses: Vec<bool>,
     /// GPU type of each node.
     pub class_of: &'a [usize],
+    /// Whether stages hold all micro batches of their replica at once, as under `GPipe`.
+    pub holds_all: bool,
 }
 
 impl Space<'_> {
@@ -58,6 +60,12 @@ impl Space<'_> {
     /// Micro batches of an iteration over all replicas, `B / b`.
     pub fn micro_batches(&self) -> u32 {
         self.points.first().map_or(0, |point| point.micro_batches)
+    }
+
+    /// Micro batches that one of so many replicas may have in flight: all, or as many as it has about where the schedule holds
+    /// all that it has.
+    pub fn most_micro_batches(&self, replicas: u32) -> u32 {
+        if self.holds_all { self.micro_batches().div_ceil(replicas.max(1)) } else { self.micro_batches() }
     }
 
     /// All units of a degree, in the order of the nodes.
@@ -122,11 +130,10 @@ impl Grid {
 
     /// Whether every stage fits the memory of every device that serves it.
     pub fn fits(&self, space: &Space) -> bool {
-        let depth = self.layers.len();
+        let (depth, replicas) = (self.layers.len(), self.units.len() as u32);
         self.units.iter().zip(&self.micro_batches).all(|(row, &micro_batches)| {
             row.iter().zip(&self.layers).enumerate().all(|(stage, (unit, &held))| {
-                let in_flight = micro_batches.min((depth - stage) as u32);
-                space.costs(unit).max_layers(Ends::at(stage, depth), in_flight) >= held
+                space.costs(unit).max_layers(Place { stage, depth, micro_batches, replicas }) >= held
             })
         })
     }
@@ -208,7 +215,8 @@ pub(super) fn most_promising(
     planner: &'static str,
     grids: impl Fn(&Space) -> Vec<Grid> + Sync,
 ) -> Result<Vec<(f64, Plan)>, PlanError> {
-    let PlanRequest { cluster, cost, .. } = *request;
+    let PlanRequest { cluster, cost, judge, .. } = *request;
+    let holds_all = judge.schedule().is_some_and(|choice| choice.kind() == ScheduleKind::GPipe);
     let types = gpu_types(cluster);
     let place = |node: &crate::cluster::Node| types.iter().position(|gpu| *gpu == node.gpu);
     let class_of: Vec<usize> = cluster.nodes.iter().filter_map(place).collect();
@@ -216,7 +224,7 @@ pub(super) fn most_promising(
     let chosen = points.iter().filter(|points| !points.is_empty());
     let spaces: Vec<Space> = chosen
         .flat_map(|points| class_subsets(types.len()).into_iter().map(move |uses| (points, uses)))
-        .map(|(points, uses)| Space { cluster, points, uses, class_of: &class_of })
+        .map(|(points, uses)| Space { cluster, points, uses, class_of: &class_of, holds_all })
         .collect();
     let ranked = spaces.par_iter().enumerate().map(|(index, space)| {
         let timed = |grid: Grid| (grid.time_s(space), index, grid);

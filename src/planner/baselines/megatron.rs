@@ -40,7 +40,7 @@ fn of_degree(space: &Space, point: &Point) -> Vec<Grid> {
         let Some(replicas) = most_equal_replicas(units.len() as u32 / depth, point.micro_batches) else { continue };
         let layers = vec![point.num_layers / depth; depth as usize];
         let micro_batches = vec![point.micro_batches / replicas; replicas as usize];
-        for units in rank_orders(&units, depth as usize, replicas as usize) {
+        for units in [by_stage, by_replica].map(|order| order(&units, depth as usize, replicas as usize)) {
             let grid = Grid { units, layers: layers.clone(), micro_batches: micro_batches.clone() };
             if grid.fits(space) {
                 found.push(grid);
@@ -55,13 +55,14 @@ pub(super) fn most_equal_replicas(widest: u32, micro_batches: u32) -> Option<u32
     (1..=widest).rev().find(|&replicas| micro_batches.is_multiple_of(replicas))
 }
 
-/// The first devices by replica and stage, in both of Megatron's orders: neighbours serve the same stage, or the same
-/// replica.
-pub(super) fn rank_orders(units: &[Unit], depth: usize, replicas: usize) -> [Vec<Vec<Unit>>; 2] {
-    let rows = |at: &dyn Fn(usize, usize) -> usize| -> Vec<Vec<Unit>> {
-        (0..replicas).map(|replica| (0..depth).map(|stage| units[at(replica, stage)]).collect()).collect()
-    };
-    [rows(&|replica, stage| stage * replicas + replica), rows(&|replica, stage| replica * depth + stage)]
+/// The first devices by replica and stage, neighbours serving the same stage: one of Megatron's orders.
+pub(super) fn by_stage(units: &[Unit], depth: usize, replicas: usize) -> Vec<Vec<Unit>> {
+    (0..replicas).map(|replica| (0..depth).map(|stage| units[stage * replicas + replica]).collect()).collect()
+}
+
+/// The other one: neighbours serve the same replica.
+pub(super) fn by_replica(units: &[Unit], depth: usize, replicas: usize) -> Vec<Vec<Unit>> {
+    units.chunks_exact(depth).take(replicas).map(<[_]>::to_vec).collect()
 }
 
 #[cfg(test)]
@@ -83,8 +84,7 @@ mod tests {
         let gpus = |rows: &Vec<Vec<Unit>>| -> Vec<Vec<u32>> {
             rows.iter().map(|row| row.iter().map(|unit| unit.first_gpu).collect()).collect()
         };
-        let [by_stage, by_replica] = rank_orders(&units, 2, 2);
-        assert_eq!(gpus(&by_stage), [[0, 2], [1, 3]]);
-        assert_eq!(gpus(&by_replica), [[0, 1], [2, 3]]);
+        assert_eq!(gpus(&by_stage(&units, 2, 2)), [[0, 2], [1, 3]]);
+        assert_eq!(gpus(&by_replica(&units, 2, 2)), [[0, 1], [2, 3]]);
     }
 }

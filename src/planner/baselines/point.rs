@@ -5,9 +5,9 @@ use crate::cluster::{Cluster, GpuSpec};
 use crate::cost::{CostError, CostModel};
 use crate::ids::LayerId;
 use crate::model::{Block, Execution, Recompute};
-use crate::plan::PlanRequest;
+use crate::plan::{PlanRequest, ScheduleChoice};
 use crate::planner::autohet::setting::executions;
-use crate::planner::room::{Ends, Room};
+use crate::planner::room::{Ends, Place, Room};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,9 +34,9 @@ impl Class {
         (if ends.embedding { self.embedding_s } else { 0.0 }) + (if ends.head { self.head_s } else { 0.0 })
     }
 
-    /// Most layers whose state and activations fit a stage of this class.
-    pub fn max_layers(&self, ends: Ends, in_flight: u32) -> u32 {
-        self.room.max_layers(ends, in_flight)
+    /// Most layers whose state and activations fit a stage of this class at this place.
+    pub fn max_layers(&self, place: Place) -> u32 {
+        self.room.layers(place)
     }
 }
 
@@ -55,12 +55,14 @@ pub(super) struct Point {
 
 impl Point {
     fn new(request: &PlanRequest, types: &[Arc<GpuSpec>], execution: Execution) -> Self {
-        let PlanRequest { cost, cluster, training, .. } = *request;
+        let PlanRequest { cost, cluster, training, judge, .. } = *request;
         let num_layers = cost.model().num_layers;
         let micro_batches = training.global_batch_size / execution.micro_batch_size;
         // Other stages may have a smaller degree, so the pipeline may be deeper than the units of this one.
         let deepest = cluster.gpu_count().min(num_layers).min(micro_batches);
-        let class = |gpu: &Arc<GpuSpec>| price(cost, gpu, &execution, deepest).unwrap_or_else(|_| unusable(gpu));
+        let class = |gpu: &Arc<GpuSpec>| {
+            price(cost, gpu, &execution, (deepest, judge.schedule())).unwrap_or_else(|_| unusable(gpu))
+        };
         Self { execution, classes: types.iter().map(class).collect(), num_layers, micro_batches }
     }
 
@@ -98,14 +100,19 @@ pub(super) fn points(request: &PlanRequest) -> Vec<Vec<Point>> {
     points.into_values().collect()
 }
 
-fn price(cost: &CostModel, gpu: &Arc<GpuSpec>, execution: &Execution, deepest: u32) -> Result<Class, CostError> {
+fn price(
+    cost: &CostModel,
+    gpu: &Arc<GpuSpec>,
+    execution: &Execution,
+    (deepest, schedule): (u32, Option<ScheduleChoice>),
+) -> Result<Class, CostError> {
     let seconds = |block| Ok::<f64, CostError>(cost.block_cost(block, gpu, execution)?.total_s());
     Ok(Class {
         memory_bytes: gpu.memory_bytes,
         layer_s: seconds(Block::Layer(LayerId(0)))?,
         embedding_s: seconds(Block::Embedding)?,
         head_s: seconds(Block::Head)?,
-        room: Room::new(cost, gpu, execution, deepest),
+        room: Room::new(cost, gpu, execution, (deepest, schedule)),
     })
 }
 

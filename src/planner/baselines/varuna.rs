@@ -3,7 +3,7 @@
 use super::grid::{Grid, Space, best_over};
 use crate::model::Recompute;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner, TrainingSettings};
-use crate::planner::room::Ends;
+use crate::planner::room::Place;
 
 /// Varuna: the best pipeline depth and number of replicas for the devices at hand, `P × D`, without tensor parallelism.
 ///
@@ -38,7 +38,7 @@ pub(super) fn grids(space: &Space) -> Vec<Grid> {
         let replicas = (units.len() / depth).min(space.micro_batches() as usize);
         let layers = evenly(space.num_layers(), depth);
         let micro_batches = evenly(space.micro_batches(), replicas);
-        if fits_smallest(space, &layers, micro_batches[0]) {
+        if fits_smallest(space, &layers, &micro_batches) {
             let rows = units[..depth * replicas].chunks(depth).map(<[_]>::to_vec).collect();
             found.push(Grid { units: rows, layers, micro_batches });
         }
@@ -47,13 +47,14 @@ pub(super) fn grids(space: &Space) -> Vec<Grid> {
 }
 
 /// Whether every stage would fit, were all devices the smallest in use.
-fn fits_smallest(space: &Space, layers: &[u32], micro_batches: u32) -> bool {
+fn fits_smallest(space: &Space, layers: &[u32], micro_batches: &[u32]) -> bool {
     let Some(point) = space.points.first() else { return false };
     layers.iter().enumerate().all(|(stage, &held)| {
-        let ends = Ends::at(stage, layers.len());
-        let in_flight = micro_batches.min((layers.len() - stage) as u32);
+        // The first replica has most of them.
+        let (depth, replicas) = (layers.len(), micro_batches.len() as u32);
+        let place = Place { stage, depth, micro_batches: micro_batches[0], replicas };
         let used = point.classes.iter().zip(&space.uses).filter(|(_, used)| **used);
-        used.map(|(class, _)| class).all(|class| class.max_layers(ends, in_flight) >= held)
+        used.map(|(class, _)| class).all(|class| class.max_layers(place) >= held)
     })
 }
 

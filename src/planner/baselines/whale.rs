@@ -2,7 +2,7 @@
 
 use super::capacity::in_proportion;
 use super::grid::{Grid, Space, Unit, best_over};
-use super::megatron::rank_orders;
+use super::megatron::{by_replica, by_stage};
 use super::point::Point;
 use crate::plan::{PlanError, PlanRequest, PlannedIteration, Planner};
 
@@ -40,9 +40,7 @@ fn of_degree(space: &Space, point: &Point) -> Vec<Grid> {
     let mut found = Vec::new();
     for depth in 1..=(point.num_layers as usize).min(units.len()) {
         let replicas = (units.len() / depth).min(point.micro_batches as usize);
-        let [by_stage, _] = rank_orders(&by_memory, depth, replicas);
-        let [_, by_replica] = rank_orders(&units, depth, replicas);
-        for mut rows in [by_stage, by_replica] {
+        for mut rows in [by_stage(&by_memory, depth, replicas), by_replica(&units, depth, replicas)] {
             for row in &mut rows {
                 row.sort_by_key(memory);
             }

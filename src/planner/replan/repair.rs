@@ -82,7 +82,7 @@ fn shrunk(drafts: &[Draft], cluster: &Cluster, regrouping: &Regrouping) -> Vec<D
         }
         let left = draft.stages.iter().zip(&draft.missing).filter(|(_, missing)| !**missing);
         let mut stages: Vec<Stage> = left.map(|(stage, _)| stage.clone()).collect();
-        let layers = regrouping.layers(&stages, cluster)?;
+        let layers = regrouping.layers(&stages, drafts.len() as u32, cluster)?;
         let mut first_layer = 0;
         for (stage, num_layers) in stages.iter_mut().zip(layers) {
             (stage.first_layer, stage.num_layers) = (first_layer, num_layers);

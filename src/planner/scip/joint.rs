@@ -161,14 +161,15 @@ impl<'a> Program<'a> {
     }
 
     fn constrain_layers(&mut self, j: usize) {
+        let all = self.variables.replicas.len() as u32;
         let slots = &self.variables.replicas[j].slots;
         for (place, classes) in slots.iter().enumerate() {
             for (class, slot) in classes.iter().enumerate() {
                 let least = [(&slot.layers, 1.0), (&slot.used, -1.0)];
                 self.model.add(cons().name(&format!("some_{j}_{place}_{class}")).expr(least).ge(0.0));
                 // The depth doesn't matter to a stage that isn't the first, as long as there is one before it.
-                let inner = f64::from(most_layers(self.setting, class, 1, place + 2));
-                let first = f64::from(most_layers(self.setting, class, 0, place + 1));
+                let inner = f64::from(most_layers(self.setting, class, (1, place + 2), all));
+                let first = f64::from(most_layers(self.setting, class, (0, place + 1), all));
                 let most = [(&slot.layers, 1.0), (&slot.used, -inner), (&slot.first, inner - first)];
                 self.model.add(cons().name(&format!("fit_{j}_{place}_{class}")).expr(most).le(0.0));
             }

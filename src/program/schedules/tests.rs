@@ -15,6 +15,7 @@ fn moments(kind: ScheduleKind, position: StagePosition) -> Vec<Held> {
                 (chunk.index(), None)
             }
             Op::Backward { chunk, gradients, .. } => (chunk.index(), Some(gradients)),
+            Op::RedundantForward { .. } => continue,
             _ => unreachable!("a pass"),
         };
         held.running = (gradients != Some(Gradients::Weights)).then_some(chunk);

@@ -37,6 +37,7 @@ pub(super) fn validate(program: &Program, plan: &Plan, rank: Rank) -> Result<(),
                 true
             }
             Op::Send { micro_batch, direction, boundary, .. } => run.has_to_send(direction, boundary, micro_batch),
+            Op::RedundantForward { micro_batch } => run.redundant_forward(micro_batch),
             Op::AllReduce { .. } | Op::ReduceScatter { .. } | Op::AllGather { .. } | Op::OptimizerStep => true,
         };
         if !is_right {
@@ -48,6 +49,10 @@ pub(super) fn validate(program: &Program, plan: &Plan, rank: Rank) -> Result<(),
         && run.progress.values().all(|state| *state == Progress::Done);
     if !is_complete {
         return Err(ProgramError::ComputeOrder { rank, op: "a backward pass".to_owned() });
+    }
+    let redundant = plan.stands_in_for(replica, place.stage.index()).map_or(0, |_| position.micro_batches);
+    if run.redundant.len() != redundant as usize {
+        return Err(ProgramError::ComputeOrder { rank, op: "a redundant forward pass".to_owned() });
     }
     let allowed = plan.schedule.in_flight(position);
     // Activations that are whole: no more than under 1F1B.
@@ -70,6 +75,8 @@ struct Run {
     chunks: Vec<Vec<Block>>,
     progress: BTreeMap<(ChunkId, MicroBatch), Progress>,
     received: BTreeSet<(Direction, u32, MicroBatch)>,
+    /// The neighbour's forward passes that are done.
+    redundant: BTreeSet<MicroBatch>,
     /// The pass that is cut into blocks and hasn't ended.
     cut: Option<(ChunkId, MicroBatch)>,
     /// Passes of chunks of which something is left, now and at most.
@@ -87,6 +94,7 @@ impl Run {
             chunks: chunks.collect(),
             progress: BTreeMap::new(),
             received: BTreeSet::new(),
+            redundant: BTreeSet::new(),
             cut: None,
             in_flight: [0; 2],
             whole: [0; 2],
@@ -108,6 +116,12 @@ impl Run {
             count[1] = count[1].max(count[0]);
         }
         is_known && has_input && !again && self.cut.is_none()
+    }
+
+    /// A stage has a neighbour's input once it has done its own forward pass; the last one has that of the first.
+    fn redundant_forward(&mut self, micro_batch: MicroBatch) -> bool {
+        let has_input = self.progress.contains_key(&(ChunkId(0), micro_batch));
+        self.position.depth > 1 && has_input && self.redundant.insert(micro_batch)
     }
 
     fn backward(&mut self, at: (ChunkId, MicroBatch), part: Part, gradients: Gradients) -> bool {

@@ -12,6 +12,8 @@ pub(super) enum Kind {
     /// All of a backward pass, or its half for the input.
     Backward,
     Weights,
+    /// The forward pass of the neighbour's layers.
+    Redundant,
     Optimizer,
     Send,
     Receive,
@@ -41,6 +43,7 @@ impl Kind {
             (Self::Send, _) => "#7a3b8f",
             (Self::Receive, _) => "#c79ad6",
             (Self::Reduction, _) => "#3f4a5a",
+            (Self::Redundant, _) => "#d9e4ee",
         }
     }
 
@@ -83,6 +86,7 @@ pub(super) fn bars_of_ranks(program: &Program, timeline: &Timeline) -> Vec<Vec<B
                 let kind = if gradients == Gradients::Weights { Kind::Weights } else { Kind::Backward };
                 (kind, Some(micro_batch), chunk.0)
             }
+            Op::RedundantForward { micro_batch } => (Kind::Redundant, Some(micro_batch), 0),
             Op::Send { .. } => (Kind::Send, None, 0),
             Op::Receive { .. } => (Kind::Receive, None, 0),
             Op::AllReduce { .. } | Op::ReduceScatter { .. } | Op::AllGather { .. } => (Kind::Reduction, None, 0),

@@ -4,6 +4,7 @@
 //! bits.
 
 use super::clock::Clock;
+use super::numbers::{from_bytes, to_bytes};
 use super::transport::{Transport, TransportError};
 use crate::units::SimTime;
 use std::ops::Range;
@@ -87,20 +88,6 @@ impl Ring {
         self.next.send(message)?;
         self.previous.receive()
     }
-}
-
-/// Numbers as they travel: little endian.
-pub(super) fn to_bytes(values: &[f32]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(values.len() * 4);
-    for value in values {
-        bytes.extend_from_slice(&value.to_le_bytes());
-    }
-    bytes
-}
-
-/// The numbers of a message.
-pub(super) fn from_bytes(bytes: &[u8]) -> impl Iterator<Item = f32> {
-    bytes.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]]))
 }
 
 #[cfg(test)]

@@ -38,10 +38,12 @@ pub fn check_job(job: &Job, data: &DataSet) -> Result<(), DeviceError> {
 fn check_schedule(plan: &Plan) -> Result<(), DeviceError> {
     match plan.schedule {
         ScheduleKind::OneForwardOneBackward | ScheduleKind::GPipe => Ok(()),
-        kind @ (ScheduleKind::Interleaved | ScheduleKind::ZeroBubbleH1) => Err(DeviceError::Unsupported {
-            what: format!("the schedule {}", kind.title()),
-            hint: "it is simulated only: plan with `--schedule 1f1b` or `--schedule gpipe`",
-        }),
+        kind @ (ScheduleKind::Interleaved | ScheduleKind::ZeroBubbleH1 | ScheduleKind::Redundant) => {
+            Err(DeviceError::Unsupported {
+                what: format!("the schedule {}", kind.title()),
+                hint: "it is simulated only: plan with `--schedule 1f1b` or `--schedule gpipe`",
+            })
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! State that a worker holds between two plans, for itself and for others to read.
 
 use super::DeviceError;
-use super::all_reduce::{from_bytes, to_bytes};
 use super::compute::{BlockState, TrainingState};
 use super::model::{cut_state, slices};
+use super::numbers::{to_bytes, vector};
 use super::tensor_parallel::TensorPart;
-use crate::model::{ModelSpec, Shard};
+use super::transport::{TcpTransport, Transport, TransportError};
+use crate::model::{Block, ModelSpec, Shard};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A rank's state, and which part of each block it is.
@@ -22,10 +23,39 @@ impl Holding {
         self.state.blocks.contains_key(&block) && slices(self.part).contains(&usize::from(slice))
     }
 
+    /// All that this rank has of a block, if it has just this part of it.
+    pub(super) fn part(self: Arc<Self>, block: Block, part: TensorPart) -> Option<Found> {
+        let is_held = self.part == part && self.state.blocks.contains_key(&block);
+        is_held.then_some(Found::Part(self, block))
+    }
+
     /// One slice of a block, if this rank has it.
     pub(super) fn shard(&self, shard: Shard) -> Option<BlockState> {
         let held = self.state.blocks.get(&shard.block).filter(|_| self.holds(shard))?;
         Some(cut_state(&self.model, shard.block, self.part, held, usize::from(shard.slice)))
+    }
+}
+
+/// State that is handed to a peer.
+pub(super) enum Found {
+    /// As it travels.
+    Bytes(Vec<u8>),
+    /// A slice of a block.
+    Slice(BlockState),
+    /// All that a rank has of a block.
+    Part(Arc<Holding>, Block),
+}
+
+impl Found {
+    /// Sends it: parameters, then both moments.
+    pub(super) fn send(&self, to: &mut TcpTransport) -> Result<(), TransportError> {
+        let state = match self {
+            Self::Bytes(bytes) => return to.send(bytes),
+            Self::Slice(state) => state,
+            Self::Part(holding, block) => &holding.state.blocks[block],
+        };
+        let vectors = [&state.values, &state.mean, &state.mean_of_squares].map(|values| to_bytes(values));
+        to.send_parts(&vectors.each_ref().map(|bytes| &**bytes))
     }
 }
 
@@ -43,19 +73,13 @@ impl Held {
     }
 }
 
-/// A shard as it travels: parameters, then both moments.
-pub(super) fn shard_to_bytes(shard: &BlockState) -> Vec<u8> {
-    [&shard.values, &shard.mean, &shard.mean_of_squares].map(|values| to_bytes(values)).concat()
-}
-
-/// The shard of a message from `peer`.
+/// The state in a message from `peer`.
 pub(super) fn shard_from_bytes(bytes: &[u8], peer: &str) -> Result<BlockState, DeviceError> {
     // Three vectors of four-byte numbers, equally long.
     if !bytes.len().is_multiple_of(12) {
         return Err(DeviceError::Protocol { from: peer.to_owned() });
     }
-    let mut numbers = from_bytes(bytes);
-    let length = bytes.len() / 12;
-    let [values, mean, mean_of_squares] = std::array::from_fn(|_| numbers.by_ref().take(length).collect());
+    let length = bytes.len() / 3;
+    let [values, mean, mean_of_squares] = std::array::from_fn(|place| vector(&bytes[place * length..][..length]));
     Ok(BlockState { values, mean, mean_of_squares })
 }

@@ -101,7 +101,7 @@ pub(super) fn mesh(program: &Program, rank: Rank, meeting: &Meeting<'_>) -> Resu
                 outgoing.insert(Lane::Ring(group), next);
                 expected.insert(Lane::Ring(group), previous);
             }
-            Op::Forward { .. } | Op::Backward { .. } | Op::OptimizerStep => {}
+            Op::Forward { .. } | Op::RedundantForward { .. } | Op::Backward { .. } | Op::OptimizerStep => {}
             // A device lowers its plan as the plain framework, which all-reduces.
             op @ (Op::ReduceScatter { .. } | Op::AllGather { .. }) => unreachable!("{op} isn't lowered to"),
         }

@@ -1,10 +1,14 @@
 //! What the coordinator and its workers say to each other.
 
+mod state;
+
+pub use state::{BytesRead, Delivery, Saved, SavedPlace, ShardOrigin, ShardSource, SnapshotOrder};
+
 use super::optimizer::gradient_scale;
 use super::transport::{Transport, TransportError};
-use super::{AdamW, BlockTime, Conditions, DataOrigin, DeviceError, DeviceKind, LearningRate, ShardEntry, VaultPlaces};
+use super::{AdamW, BlockTime, Conditions, DataOrigin, DeviceError, DeviceKind, LearningRate, VaultPlaces};
 use crate::ids::Rank;
-use crate::model::{ModelSpec, Shard};
+use crate::model::ModelSpec;
 use crate::plan::Plan;
 use crate::units::SimTime;
 use serde::de::DeserializeOwned;
@@ -90,7 +94,17 @@ pub enum ToWorker {
     /// Take this part in a plan: get the state together, connect to the peers, and wait.
     Assign(Box<Assignment>),
     /// All are ready: the part counts from now on, and what was held before is let go.
-    Adopt,
+    Adopt {
+        /// Optimizer steps done. Copies of later checkpoints are let go too.
+        step: u64,
+    },
+    /// Let go of the copies of all checkpoints but these.
+    Keep {
+        /// The step of an earlier one, if it is still of use.
+        earlier: Option<u64>,
+        /// The step from which on they are.
+        from: u64,
+    },
     /// Run one iteration.
     Step,
     /// Every rank has its gradients: move the parameters.
@@ -136,48 +150,11 @@ pub struct Assignment {
     pub stop_at: Option<StopPoint>,
 }
 
-/// One shard of a rank's state, and where it is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ShardSource {
-    /// The shard.
-    pub shard: Shard,
-    /// Where it is.
-    pub from: ShardOrigin,
-}
-
-/// Where a shard is read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum ShardOrigin {
-    /// Nowhere: it is drawn from the seed.
-    Seed,
-    /// In this worker's own memory.
-    Own,
-    /// In the memory of another worker.
-    Memory(SocketAddr),
-    /// On the disk of the node of another worker, or of this one.
-    Disk(SocketAddr),
-    /// In the object store.
-    ObjectStore,
-}
-
 /// The coordinator's word that a step counts. From then on every surviving rank completes it, whoever is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Commit {
     /// What gradients are multiplied by.
     pub gradient_scale: f32,
-}
-
-/// A checkpoint to take.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct SnapshotOrder {
-    /// Optimizer steps done.
-    pub step: u64,
-    /// Shards for the worker's own disk.
-    pub to_disk: Vec<Shard>,
-    /// Shards for the object store.
-    pub to_object_store: Vec<Shard>,
-    /// Stand still in the middle of it, to be killed there.
-    pub stop: bool,
 }
 
 /// A place in the course of training where a rank can be told to stand still, so that it is lost there.
@@ -249,6 +226,13 @@ pub enum FromWorker {
         /// Why.
         message: String,
     },
+    /// Its part of a checkpoint can't be sent to those who are to keep it; it is written all the same.
+    NotCopied {
+        /// Optimizer steps done.
+        step: u64,
+        /// Why.
+        message: String,
+    },
     /// It holds the state of its last step and does nothing else.
     Parked {
         /// As asked.
@@ -290,39 +274,6 @@ mod exact {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         u64::deserialize(deserializer).map(f64::from_bits)
-    }
-}
-
-/// A written part of a checkpoint.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Saved {
-    /// Optimizer steps done.
-    pub step: u64,
-    /// What the object store was given; nothing for a part that is on the worker's disk.
-    pub in_object_store: Option<Vec<ShardEntry>>,
-}
-
-/// Bytes of state by where they were read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BytesRead {
-    /// The worker's own memory.
-    pub own: u64,
-    /// Memory of other workers.
-    pub memory: u64,
-    /// Disks.
-    pub disk: u64,
-    /// The object store.
-    pub object_store: u64,
-}
-
-impl BytesRead {
-    /// Both together.
-    pub fn add(&mut self, other: &Self) {
-        let Self { own, memory, disk, object_store } = other;
-        self.own += own;
-        self.memory += memory;
-        self.disk += disk;
-        self.object_store += object_store;
     }
 }
 

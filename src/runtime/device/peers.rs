@@ -1,12 +1,14 @@
 //! A worker's door: peers come here, to train together or to read state.
 
 use super::compute::BlockState;
-use super::holding::{Held, shard_from_bytes, shard_to_bytes};
+use super::copies::Copies;
+use super::holding::{Found, Held, shard_from_bytes};
 use super::interrupt::Interrupt;
 use super::messages::{ShardOrigin, hear, tell};
+use super::tensor_parallel::TensorPart;
 use super::transport::{TcpTransport, Transport, TransportError, accept, connect, listen};
 use super::{DeviceError, Secret, Vaults};
-use crate::model::Shard;
+use crate::model::{Block, Shard};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -31,6 +33,8 @@ pub(super) enum Wish {
     },
     /// To read state.
     Read,
+    /// To leave copies of a checkpoint.
+    Keep,
 }
 
 /// What is to be read.
@@ -40,14 +44,56 @@ pub(super) struct ReadRequest {
     pub(super) step: u64,
     /// The shards.
     pub(super) shards: Vec<Shard>,
-    /// Whether from the node's disk, not from memory.
-    pub(super) from_disk: bool,
+    /// Blocks of which all slices of a part are wanted: they come before the shards, as they are where the worker has just
+    /// that part, else as empty messages.
+    pub(super) blocks: Vec<Block>,
+    /// The part.
+    pub(super) part: TensorPart,
+    /// Where all of it is.
+    pub(super) from: Shelf,
 }
 
-/// What others may read here.
+/// Where a worker has state that others may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Shelf {
+    /// Its memory, between two plans.
+    Held,
+    /// Copies of checkpoints in its host memory.
+    Copies,
+    /// Its node's disk.
+    Disk,
+}
+
+impl Shelf {
+    /// This shelf of the worker that listens there.
+    pub(super) fn of(self, address: SocketAddr) -> ShardOrigin {
+        match self {
+            Self::Held => ShardOrigin::Memory(address),
+            Self::Copies => ShardOrigin::Copy(address),
+            Self::Disk => ShardOrigin::Disk(address),
+        }
+    }
+}
+
+/// What is to be kept: the shards follow, a message each.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct KeepRequest {
+    /// Optimizer steps done.
+    step: u64,
+    /// The shards.
+    shards: Vec<Shard>,
+}
+
+/// What others may read here, and leave.
 pub(super) trait Library: Send + Sync + 'static {
     /// A shard of this step, or why there is none.
-    fn read(&self, step: u64, shard: Shard, from_disk: bool) -> Result<BlockState, String>;
+    fn read(&self, step: u64, shard: Shard, from: Shelf) -> Result<Found, String>;
+
+    /// A block of this step where all that is here of it is this part.
+    fn read_part(&self, step: u64, block: Block, part: TensorPart, from: Shelf) -> Option<Found>;
+
+    /// Keeps a copy of a shard of this step.
+    fn keep(&self, step: u64, shard: Shard, bytes: Vec<u8>);
 }
 
 /// A lane by the number of its change of plan, its kind and its own number.
@@ -107,10 +153,16 @@ impl Peers {
                 Ok(())
             }
             Wish::Read => {
-                let request: ReadRequest = hear(&mut visitor, "a peer")?;
-                for shard in request.shards {
-                    match library.read(request.step, shard, request.from_disk) {
-                        Ok(found) => visitor.send(&shard_to_bytes(&found))?,
+                let ReadRequest { step, shards, blocks, part, from } = hear(&mut visitor, "a peer")?;
+                for block in blocks {
+                    match library.read_part(step, block, part, from) {
+                        Some(found) => found.send(&mut visitor)?,
+                        None => visitor.send(&[])?,
+                    }
+                }
+                for shard in shards {
+                    match library.read(step, shard, from) {
+                        Ok(found) => found.send(&mut visitor)?,
                         Err(problem) => {
                             visitor.send(&[])?;
                             visitor.send(problem.as_bytes())?;
@@ -118,6 +170,14 @@ impl Peers {
                     }
                 }
                 Ok(())
+            }
+            Wish::Keep => {
+                let KeepRequest { step, shards } = hear(&mut visitor, "a peer")?;
+                for shard in shards {
+                    library.keep(step, shard, visitor.receive()?);
+                }
+                // All are here: nothing more is said.
+                Ok(visitor.send(&[])?)
             }
         }
     }
@@ -160,47 +220,93 @@ impl Peers {
         }
     }
 
-    /// Reads shards from the worker at `address`; gives each to `take` as it comes.
+    /// Has the worker at `address` keep copies of shards of this step; returns once it has them.
+    pub(super) fn deliver<'a>(
+        &self,
+        address: SocketAddr,
+        step: u64,
+        shards: &[Shard],
+        cut: impl Fn(Shard) -> Option<BlockState> + 'a,
+    ) -> Result<(), DeviceError> {
+        let name = format!("the worker at {address}");
+        let mut connection = self.connect(address, Wish::Keep, &name, &Interrupt::default())?;
+        tell(&mut connection, &KeepRequest { step, shards: shards.to_vec() })?;
+        for &shard in shards {
+            let found = cut(shard).ok_or(DeviceError::NotHeld { block: shard.block, slice: shard.slice })?;
+            Found::Slice(found).send(&mut connection)?;
+        }
+        connection.receive()?;
+        Ok(())
+    }
+
+    /// Reads from the worker at `address`. Gives each shard to `take` as it comes, and each block that comes in one piece to
+    /// `take_block`.
     pub(super) fn read(
         &self,
         address: SocketAddr,
         request: &ReadRequest,
         interrupt: &Interrupt,
-        mut take: impl FnMut(Shard, BlockState, u64),
+        mut take_block: impl FnMut(Block, BlockState),
+        mut take: impl FnMut(Shard, BlockState),
     ) -> Result<(), DeviceError> {
         let name = format!("the worker at {address}");
         let mut connection = self.connect(address, Wish::Read, &name, interrupt)?;
         tell(&mut connection, request)?;
+        for &block in &request.blocks {
+            let bytes = connection.receive()?;
+            if !bytes.is_empty() {
+                take_block(block, shard_from_bytes(&bytes, &name)?);
+            }
+        }
         for &shard in &request.shards {
             let bytes = connection.receive()?;
             if bytes.is_empty() {
                 // Who has nothing says why.
                 let problem = String::from_utf8_lossy(&connection.receive()?).into_owned();
-                let place = if request.from_disk { ShardOrigin::Disk } else { ShardOrigin::Memory };
-                return Err(DeviceError::CopyLost { origin: place(address), problem });
+                return Err(DeviceError::CopyLost { origin: request.from.of(address), problem });
             }
-            take(shard, shard_from_bytes(&bytes, &name)?, bytes.len() as u64);
+            take(shard, shard_from_bytes(&bytes, &name)?);
         }
         Ok(())
     }
 }
 
 /// What a worker lets others read.
+#[derive(Clone)]
 pub(super) struct Shelves {
     /// Between two plans, its memory.
     pub(super) held: Held,
+    /// Copies of checkpoints.
+    pub(super) copies: Copies,
     /// Its node's disk, once it is known where that is.
     pub(super) vaults: Arc<OnceLock<Vaults>>,
 }
 
 impl Library for Shelves {
-    fn read(&self, step: u64, shard: Shard, from_disk: bool) -> Result<BlockState, String> {
-        if from_disk {
-            let vaults = self.vaults.get().ok_or("there are no checkpoints")?;
-            return vaults.read_disk(step, shard).map_err(|error| error.to_string());
-        }
-        let held = self.held.get().filter(|holding| holding.state.step == step);
-        let found = held.and_then(|holding| holding.shard(shard));
+    fn read(&self, step: u64, shard: Shard, from: Shelf) -> Result<Found, String> {
+        let found = match from {
+            Shelf::Held => {
+                let held = self.held.get().filter(|holding| holding.state.step == step);
+                held.and_then(|holding| holding.shard(shard)).map(Found::Slice)
+            }
+            Shelf::Copies => self.copies.shard(step, shard),
+            Shelf::Disk => {
+                let vaults = self.vaults.get().ok_or("there are no checkpoints")?;
+                Some(Found::Slice(vaults.read_disk(step, shard).map_err(|error| error.to_string())?))
+            }
+        };
         found.ok_or_else(|| DeviceError::NotHeld { block: shard.block, slice: shard.slice }.to_string())
+    }
+
+    fn read_part(&self, step: u64, block: Block, part: TensorPart, from: Shelf) -> Option<Found> {
+        match from {
+            Shelf::Held => self.held.get().filter(|holding| holding.state.step == step)?.part(block, part),
+            Shelf::Copies => self.copies.part(step, block, part),
+            Shelf::Disk => None,
+        }
+    }
+
+    fn keep(&self, step: u64, shard: Shard, bytes: Vec<u8>) {
+        self.copies.keep(step, shard, bytes);
     }
 }

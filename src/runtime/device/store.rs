@@ -14,17 +14,18 @@ mod names;
 mod object_store;
 mod shard_file;
 mod stored_step;
+mod turn;
 mod vaults;
 mod writer;
 
 pub use checkpoints::{CheckpointStore, NewestWhole};
 pub use error::StoreError;
-pub use limited::{Limited, Pace, WallPace};
+pub use limited::{Limited, Pace, SharedPace, WallPace};
 pub use local::LocalDirectory;
 pub use manifest::{Manifest, RunIdentity, ShardEntry};
 pub use object_store::{Object, ObjectStore};
 pub use stored_step::{Scrutiny, StoredStep};
-pub use vaults::{StorePace, VaultPlaces, Vaults};
+pub use vaults::{StorePace, VaultPlaces, Vaults, pace_file};
 pub use writer::ShardWriter;
 
 #[cfg(test)]

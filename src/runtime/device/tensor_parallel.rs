@@ -5,10 +5,11 @@ use super::model::{Hidden, Tensors, hidden, numbers};
 use super::transport::TransportError;
 use crate::plan::Plan;
 use crate::program::{Group, RankProgram};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// One rank's place among those that share a stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TensorPart {
     /// Its number, from zero.
     pub(super) rank: usize,

@@ -7,6 +7,7 @@ mod saving;
 mod standstill;
 
 use super::control::{Control, Order, hear_begin};
+use super::copies::Copies;
 use super::holding::Held;
 use super::interrupt::Interrupt;
 use super::messages::{Assignment, Begin, FromWorker, SnapshotOrder, ToWorker, WorkerName};
@@ -30,7 +31,8 @@ pub fn run_worker(coordinator: SocketAddr, secret: &Secret, who: WorkerName) -> 
     let mut transport = connect(coordinator, secret, &[], "the coordinator")?;
     let held = Held::default();
     let vaults = Arc::<OnceLock<Vaults>>::default();
-    let shelves = Shelves { held: held.clone(), vaults: Arc::clone(&vaults) };
+    let copies = Copies::default();
+    let shelves = Shelves { held: held.clone(), copies: copies.clone(), vaults: Arc::clone(&vaults) };
     let (peers, address) = Peers::open(transport.local_ip()?, secret, Arc::new(shelves))?;
     super::messages::tell(&mut transport, &FromWorker::Joined { who, address })?;
     let (begin, data) = hear_begin(&mut transport).map_err(|error| match error {
@@ -42,7 +44,7 @@ pub fn run_worker(coordinator: SocketAddr, secret: &Secret, who: WorkerName) -> 
     }
     let control = Control::new(transport);
     let orders = control.orders()?;
-    let tools = Tools { control: control.clone(), peers, begin, data, held, vaults };
+    let tools = Tools { control: control.clone(), peers, begin, data, held, copies, vaults };
     let mut worker = Worker { tools, part: None, is_adopted: false, writing: None };
     for order in orders {
         match worker.obey(order) {
@@ -66,6 +68,8 @@ struct Tools {
     data: DataSet,
     /// What it held before its part in the plan; let go when all have theirs.
     held: Held,
+    /// Copies of checkpoints in host memory.
+    copies: Copies,
     /// Where checkpoints are kept; nowhere where there are none.
     vaults: Arc<OnceLock<Vaults>>,
 }
@@ -83,10 +87,13 @@ impl Worker {
     fn obey(&mut self, (order, interrupt): Order) -> Result<bool, DeviceError> {
         match order {
             ToWorker::Assign(assignment) => self.assign(*assignment, &interrupt)?,
-            ToWorker::Adopt => {
+            ToWorker::Adopt { step } => {
                 self.tools.held.set(None);
+                // Later ones belong to a history that is given up.
+                self.tools.copies.forget_after(step);
                 self.is_adopted = true;
             }
+            ToWorker::Keep { earlier, from } => self.tools.copies.keep_only(earlier, from),
             ToWorker::Step => self.step(&interrupt)?,
             ToWorker::Snapshot(order) => self.snapshot(*order)?,
             ToWorker::Park { epoch } => self.park(epoch)?,
@@ -128,9 +135,13 @@ impl Worker {
     /// Copies the state; the copy is written in the background, after that of an earlier checkpoint.
     fn snapshot(&mut self, order: SnapshotOrder) -> Result<(), DeviceError> {
         let (Some(part), Some(vaults)) = (&self.part, self.tools.vaults.get()) else { return Ok(()) };
-        let copy = part.copy();
+        let copy = Arc::new(part.copy());
+        if order.keep {
+            self.tools.copies.keep_own(Arc::clone(&copy));
+        }
         self.tools.control.tell(&FromWorker::Snapshotted { step: order.step })?;
-        let saving = Saving { copy, order, vaults: vaults.clone(), control: self.tools.control.clone() };
+        let (peers, control) = (self.tools.peers.clone(), self.tools.control.clone());
+        let saving = Saving { copy, order, vaults: vaults.clone(), peers, control };
         let (before, step) = (self.writing.take(), saving.order.step);
         let write = move || {
             // One that panicked has left a checkpoint that never counts.

@@ -105,6 +105,7 @@ impl<'a> SimBackend<'a> {
             Op::Backward { chunk, part, gradients, .. } => {
                 self.priced.backward(issued.rank, chunk, part, gradients).total
             }
+            Op::RedundantForward { .. } => self.priced.ranks[issued.rank.index()].redundant_forward.total,
             Op::OptimizerStep => self.priced.ranks[issued.rank.index()].optimizer,
             _ => unreachable!("{op} isn't computed"),
         };
@@ -186,7 +187,9 @@ impl Backend for SimBackend<'_> {
         let issued = Issued { rank, id, at: self.now };
         match instruction.op {
             Op::Forward { .. } | Op::Backward { .. } if self.in_step[rank.index()] => self.meet_in_stage(issued),
-            Op::Forward { .. } | Op::Backward { .. } | Op::OptimizerStep => self.begin(issued, instruction.op),
+            Op::Forward { .. } | Op::RedundantForward { .. } | Op::Backward { .. } | Op::OptimizerStep => {
+                self.begin(issued, instruction.op);
+            }
             Op::Send { channel, .. } | Op::Receive { channel, .. } => self.meet_on_channel(channel, issued),
             Op::AllReduce { group, .. } | Op::ReduceScatter { group, .. } | Op::AllGather { group, .. } => {
                 self.meet_in_group(group, issued, instruction.op);

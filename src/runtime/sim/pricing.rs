@@ -4,7 +4,7 @@ use super::SimError;
 use super::network::Network;
 use super::reduction::price_group;
 use super::topology::Topology;
-use crate::cluster::{Cluster, Link};
+use crate::cluster::{Cluster, GpuSpec, Link};
 use crate::cost::communication::ring_all_gather_s;
 use crate::cost::{BlockCost, CostModel, PassCost};
 use crate::ids::{ChunkId, Rank};
@@ -12,6 +12,7 @@ use crate::model::Block;
 use crate::plan::{Plan, Replica};
 use crate::program::{Gradients, Part, Program};
 use crate::units::SimTime;
+use std::sync::Arc;
 
 /// Time of one pass, by what it is spent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +50,9 @@ pub struct RankPrice {
     pub chunks: Vec<ChunkPrice>,
     /// Backward pass of the embedding, one layer, and the head, where a pass is cut.
     pub block_backward: [BackwardTime; 3],
-    /// Optimizer step.
+    /// Forward pass of the layers that it could stand in for.
+    pub redundant_forward: PassTime,
+    /// Optimizer step, also of those layers.
     pub optimizer: SimTime,
 }
 
@@ -124,17 +127,37 @@ fn rank_prices(
     topology: &Topology<'_>,
 ) -> Result<Vec<RankPrice>, SimError> {
     let mut prices = Vec::with_capacity(plan.world_size());
+    // Most stages are like one before.
+    let mut known: Vec<(&Arc<GpuSpec>, &Replica, usize, RankPrice)> = Vec::new();
     for replica in &plan.replicas {
         for (p, stage) in replica.stages.iter().enumerate() {
             let node = cluster.node(topology.node(Rank::from(prices.len())));
-            let mut price = stage_price(plan, replica, p, &node.gpu, cost)?;
-            if cost.framework().partitioned_boundaries {
-                price.gather_boundaries(plan, replica, p, node.gpu.intra_node, cost);
-            }
+            let is_like = |(gpu, other, place, _): &&(&Arc<GpuSpec>, &Replica, usize, RankPrice)| {
+                Arc::ptr_eq(gpu, &node.gpu) && is_priced_alike(other, *place, replica, p)
+            };
+            let price = if let Some((_, _, _, price)) = known.iter().find(is_like) {
+                price.clone()
+            } else {
+                let mut price = stage_price(plan, replica, p, &node.gpu, cost)?;
+                if cost.framework().partitioned_boundaries {
+                    price.gather_boundaries(plan, replica, p, node.gpu.intra_node, cost);
+                }
+                known.push((&node.gpu, replica, p, price.clone()));
+                price
+            };
             prices.extend(std::iter::repeat_n(price, stage.gpus.len()));
         }
     }
     Ok(prices)
+}
+
+/// Whether two stages on GPUs of one type hold the same.
+fn is_priced_alike(a: &Replica, at_a: usize, b: &Replica, at_b: usize) -> bool {
+    let (one, other) = (&a.stages[at_a], &b.stages[at_b]);
+    let is_last = |replica: &Replica, at: usize| at + 1 == replica.stages.len();
+    one.gpus.len() == other.gpus.len()
+        && one.chunks().eq(other.chunks())
+        && (at_a == 0, is_last(a, at_a)) == (at_b == 0, is_last(b, at_b))
 }
 
 /// The stage's passes are sums of its blocks' rounded times, so that a backward pass takes the same time whole, cut into
@@ -143,7 +166,7 @@ fn stage_price(
     plan: &Plan,
     replica: &Replica,
     place: usize,
-    gpu: &crate::cluster::GpuSpec,
+    gpu: &GpuSpec,
     cost: &CostModel,
 ) -> Result<RankPrice, SimError> {
     let stage = &replica.stages[place];
@@ -166,11 +189,23 @@ fn stage_price(
         chunks.push(counted.into_iter().fold(ChunkPrice::default(), |sum, (price, times)| sum.plus(price, times)));
         held += parameters(Block::Embedding) * ends[0].1 + parameters(Block::Head) * ends[1].1;
     }
+    let mut redundant_forward = PassTime::default();
+    if let Some(neighbour) = plan.stands_in_for(replica, place) {
+        let [has_embedding, has_head] = replica.chunk_ends(neighbour, ChunkId(0));
+        let layers = u64::from(replica.stages[neighbour].num_layers);
+        let ends = [(embedding, Block::Embedding, has_embedding), (head, Block::Head, has_head)];
+        let ends = ends.map(|(price, block, is_held)| (price, block, u64::from(is_held)));
+        for (price, block, times) in [ends[0], (layer, layer_block, layers), ends[1]] {
+            redundant_forward = redundant_forward.plus(price.forward, times);
+            held += parameters(block) * times;
+        }
+    }
     let shards = cost.framework().optimizer_shards(plan.replicas.len());
     let slower = cost.last_backward_factor(gpu, plan.precision);
     Ok(RankPrice {
         chunks,
         block_backward: [embedding, layer, head].map(|price| price.backward.longer(slower)),
+        redundant_forward,
         optimizer: SimTime::from_seconds(cost.optimizer_step_s(gpu, held.div_ceil(shards), plan.precision)),
     })
 }

@@ -72,7 +72,12 @@ fn priced(program: &Program, bytes_per_s: f64, latency: SimTime) -> PricedProgra
         let backward =
             |parts| BackwardTime { all: pass(SimTime(BACKWARD.0 / parts)), weights: SimTime(WEIGHTS.0 / parts) };
         let chunk = ChunkPrice { forward: pass(SimTime(FORWARD.0 / chunks)), backward: backward(chunks) };
-        RankPrice { chunks: vec![chunk; chunks as usize], block_backward: [backward(pieces); 3], optimizer: STEP }
+        RankPrice {
+            chunks: vec![chunk; chunks as usize],
+            block_backward: [backward(pieces); 3],
+            redundant_forward: PassTime::default(),
+            optimizer: STEP,
+        }
     };
     PricedProgram {
         ranks: program.ranks().iter().map(|r| rank(&r.instructions)).collect(),

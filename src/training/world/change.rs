@@ -81,7 +81,12 @@ impl World<'_> {
             conditions: (self.training.conditions)(&change.to.placed.plan)?,
             ..self.training.job.clone()
         };
-        let directory = Directory { nodes: &self.nodes, workers: &self.workers, before: self.cast.as_ref() };
+        let directory = Directory {
+            nodes: &self.nodes,
+            workers: &self.workers,
+            before: self.cast.as_ref(),
+            copies: self.checkpoints.copies(),
+        };
         let addresses: Option<Vec<_>> = cast.workers.iter().map(|&worker| self.workers.address(worker)).collect();
         let mut assignments = Vec::new();
         for (index, &worker) in cast.workers.iter().enumerate() {
@@ -126,10 +131,10 @@ impl World<'_> {
         }
         let Doing::Changing(change) = std::mem::replace(&mut self.doing, Doing::Waiting) else { return Ok(()) };
         let Some(Gathering { cast, read, since, .. }) = change.gathering else { return Ok(()) };
-        for worker in self.workers.present() {
-            self.workers.tell(worker, &ToWorker::Adopt);
-        }
         let resume_step = change.to.recovery.resume_step;
+        for worker in self.workers.present() {
+            self.workers.tell(worker, &ToWorker::Adopt { step: resume_step });
+        }
         let (halted, planning) = self.resumed();
         let report = RecoveryReport {
             cause: change.to.cause,

@@ -5,13 +5,24 @@ use crate::elastic::{CheckpointPlace, Snapshot};
 use crate::runtime::device::messages::{Saved, SnapshotOrder, ToWorker, WorkerId};
 use crate::training::TrainingError;
 use crate::training::checkpoints::Whole;
+use crate::training::copies::KeptCopies;
 use crate::training::progress::Progress;
 use std::collections::BTreeSet;
 
 impl World<'_> {
     pub(super) fn take_snapshot(&mut self, snapshot: Snapshot) -> Result<(), TrainingError> {
         let cast = self.cast.as_ref().expect("snapshots are taken of a running plan");
-        let orders = self.checkpoints.orders(snapshot.step, cast)?;
+        let (step, copies) = (snapshot.step, &*snapshot.copies);
+        let kept = (!copies.copies.is_empty()).then(|| KeptCopies::new(step, cast, copies, &self.nodes));
+        if kept.is_some() {
+            // What an attempt has left that never came to its end is of no use.
+            let earlier = self.checkpoints.copies().map(|copies| copies.step);
+            for worker in self.workers.present() {
+                self.workers.tell(worker, &ToWorker::Keep { earlier, from: step });
+            }
+        }
+        let deliveries = kept.as_ref().map(|kept| kept.deliveries(cast, copies, &self.workers)).unwrap_or_default();
+        let orders = self.checkpoints.orders(step, cast, kept, deliveries)?;
         let workers: BTreeSet<WorkerId> = orders.keys().copied().collect();
         for (worker, order) in orders {
             let stop = self.nodes.node_of(worker).is_some_and(|node| {
@@ -62,15 +73,36 @@ impl World<'_> {
         let step = saved.step;
         let Some(whole) = self.checkpoints.saved(worker, saved)? else { return Ok(()) };
         let in_object_store = whole == Whole::InObjectStore;
-        tell(observe, &Progress::Checkpoint { step, in_object_store })?;
+        let place = match whole {
+            Whole::InHosts => CheckpointPlace::Host,
+            Whole::OnDisks => CheckpointPlace::Disk,
+            Whole::InObjectStore => CheckpointPlace::ObjectStore,
+        };
+        if place == CheckpointPlace::Host {
+            for worker in self.workers.present() {
+                self.workers.tell(worker, &ToWorker::Keep { earlier: None, from: step });
+            }
+        }
+        tell(observe, &Progress::Checkpoint { step, place })?;
         if let (true, Doing::Snapshotting { snapshot: Snapshot { until_durable: true, .. }, .. }) =
             (in_object_store, &self.doing)
         {
             return self.handle(Event::SnapshotDone, observe);
         }
-        let place = if in_object_store { CheckpointPlace::ObjectStore } else { CheckpointPlace::Disk };
         self.handle(Event::CheckpointDurable { step, place }, observe)?;
         if matches!(self.doing, Doing::Finishing) { self.finish() } else { Ok(()) }
+    }
+
+    /// Part of a checkpoint didn't get to those who are to keep it: it counts once it is written.
+    pub(super) fn not_copied(
+        &mut self,
+        worker: WorkerId,
+        step: u64,
+        message: &str,
+        observe: &mut Observe<'_>,
+    ) -> Result<(), TrainingError> {
+        let who = format!("copies of {}", self.nodes.describe(worker));
+        tell(observe, &Progress::CheckpointFailed { step, who: &who, message })
     }
 
     /// Part of a checkpoint can't be written: it is given up, and training goes on without it, unless it waits for it.

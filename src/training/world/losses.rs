@@ -73,6 +73,10 @@ impl World<'_> {
         let at = |address| self.workers.at(address).and_then(|worker| self.nodes.node_of(worker)).map(str::to_owned);
         let copies = match *origin {
             ShardOrigin::ObjectStore => LostCopies::ObjectStore { step },
+            ShardOrigin::Copy(address) => match at(address) {
+                Some(node) => LostCopies::Host { node },
+                None => return Ok(()),
+            },
             ShardOrigin::Disk(address) => match at(address) {
                 Some(node) => LostCopies::Disk { node },
                 // It is gone, and word of that is under way.
@@ -84,6 +88,7 @@ impl World<'_> {
             }
         };
         let who = match &copies {
+            LostCopies::Host { node } => format!("the host memory of `{node}`"),
             LostCopies::Disk { node } => format!("the disk of `{node}`"),
             LostCopies::ObjectStore { .. } => {
                 self.unreadable = Some(message.to_owned());

@@ -5,7 +5,8 @@ use crate::support::{Ran, Sandbox};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
+    "costs.csv",
     "iteration.perfetto.json",
     "ledger.csv",
     "plans.jsonl",

@@ -225,5 +225,7 @@ fn kills_and_recoveries_that_could_never_happen() {
         (&["--plan", "plan.json", "--recover-from", "object-store"], "hint: add `--checkpoint-dir FOLDER`"),
         (&["--plan", "plan.json", "--checkpoint-every", "5"], "--checkpoint-dir <FOLDER>"),
         (&["--plan", "plan.json", "--store-mb-per-s", "5"], "--checkpoint-dir <FOLDER>"),
+        (&["--plan", "plan.json", "--store-total-mb-per-s", "5"], "--checkpoint-dir <FOLDER>"),
+        (&["--plan", "plan.json", "--peer-copies", "1"], "--checkpoint-dir <FOLDER>"),
     ]);
 }

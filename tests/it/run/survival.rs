@@ -33,7 +33,7 @@ fn losses(folder: &Path, options: &[&str]) -> (BTreeMap<u64, f64>, String) {
     (read_losses(folder), stderr)
 }
 
-fn read_losses(folder: &Path) -> BTreeMap<u64, f64> {
+pub fn read_losses(folder: &Path) -> BTreeMap<u64, f64> {
     let mut reader = csv::Reader::from_path(folder.join("out/metrics.csv")).unwrap();
     let header = reader.headers().unwrap().clone();
     let column = |name| header.iter().position(|found| found == name).unwrap();
@@ -232,7 +232,7 @@ fn running(folder: &TempDir, steps: &str) -> (Child, Vec<u32>) {
 }
 
 /// Processes whose parent is this one.
-fn children(parent: u32) -> Vec<u32> {
+pub fn children(parent: u32) -> Vec<u32> {
     let is_child = |pid: &u32| stat(*pid).is_some_and(|(_, found)| found == parent);
     let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     pids.filter(is_child).collect()
@@ -250,7 +250,7 @@ fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != "Z" && state != "X")
 }
 
-fn kill(pid: u32) {
+pub fn kill(pid: u32) {
     assert!(Command::new("sh").args(["-c", &format!("kill -9 {pid}")]).status().unwrap().success());
 }
 

@@ -79,6 +79,9 @@ pub(in crate::cli::run) struct CheckInjectionArgs {
     /// Iterations from one checkpoint to the next
     #[arg(long, value_name = "ITERATIONS", default_value_t = 50, requires = "inject", value_parser = clap::value_parser!(u64).range(1..))]
     pub(in crate::cli::run) checkpoint_every: u64,
+    /// Nodes that keep a copy of each part of a checkpoint in memory, beside those that train it
+    #[arg(long, value_name = "NODES", default_value_t = 0, requires = "inject", value_parser = clap::value_parser!(u32).range(..=8))]
+    pub(in crate::cli::run) peer_copies: u32,
 }
 
 /// How much is measured, how it is judged, and what is told of it.

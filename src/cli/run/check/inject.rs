@@ -156,7 +156,7 @@ fn training(args: &CheckArgs, injection: &Injection) -> anyhow::Result<Training>
     let job = Job { conditions: devices.conditions.clone(), ..Job::new(plan, model, u32::MAX) };
     check_job(&job, &DataSet::Synthetic)?;
     check_nodes(&job.plan, &cluster, &injection.all)?;
-    let every = args.injection.checkpoint_every;
+    let (every, peer_copies) = (args.injection.checkpoint_every, args.injection.peer_copies);
     Ok(Training {
         job,
         data: DataSet::Synthetic,
@@ -167,7 +167,7 @@ fn training(args: &CheckArgs, injection: &Injection) -> anyhow::Result<Training>
         conditions: Box::new(move |plan| devices.conditions_of(plan)),
         command: worker_command()?,
         schedule: Schedule { changes: injection.changes.clone(), end: Some(injection.span), ..Schedule::default() },
-        checkpoints: Some(CheckpointPlan { folder: PathBuf::new(), every, pace: StorePace::default() }),
+        checkpoints: Some(CheckpointPlan { folder: PathBuf::new(), every, pace: StorePace::default(), peer_copies }),
         sources: args.injection.recover_from.into(),
         max_restarts: 0,
     })

@@ -38,6 +38,8 @@ pub struct Columns<'a> {
     time_s: f64,
     /// Least seconds of a layer, of its forward pass, of the embedding and the head, and of a boundary's round trip.
     least: Least,
+    /// Units of the largest node, and what a micro batch takes between nodes.
+    within: (u32, f64),
     /// Places from the end that are told apart.
     depth: u32,
     most_stages: u32,
@@ -95,7 +97,9 @@ impl<'a> Columns<'a> {
         // The other replicas have a unit each at least.
         let most_stages = setting.num_layers.min(setting.units().saturating_sub(replicas - 1)).max(1);
         let depth = most_stages.min(MAX_DEPTH);
-        Self { setting, reductions, time_s, least, most_stages, depth, work: 0, most_work, cells: Vec::new() }
+        let largest = setting.classes.iter().map(|class| class.units_per_node).max().unwrap_or(1);
+        let within = (largest, super::transfer_across_s(setting));
+        Self { setting, reductions, time_s, least, within, most_stages, depth, work: 0, most_work, cells: Vec::new() }
     }
 
     /// Stages that a replica has at most.
@@ -248,7 +252,33 @@ impl<'a> Columns<'a> {
         };
         let in_flight = micro_batches.min(behind + 1);
         let fitting = costs.max_layers(ends, in_flight).min(self.setting.num_layers);
-        reduction.most(self.time_s, compute.most(self.time_s, fitting))
+        let shown = reduction.most(self.time_s, compute.most(self.time_s, fitting));
+        self.most_over_network(micro_batches, behind, (class, first), shown)
+    }
+
+    /// Most of so many layers that networks leave time for.
+    fn most_over_network(&self, micro_batches: u32, behind: u32, (class, first): (usize, bool), most: u32) -> u32 {
+        let (costs, reductions) = (&self.setting.classes[class], self.reductions);
+        let (largest, across_s) = self.within;
+        let all = f64::from(micro_batches);
+        let mut most = most;
+        let fill_s =
+            f64::from(self.setting.num_layers) * self.least.layer_s + self.least.embedding_s + self.least.head_s;
+        if fill_s + all * across_s > self.time_s * (1.0 + SLACK) {
+            // The whole replica is within a node.
+            let inside = Line {
+                at_none_s: reductions.of_node_s - self.setting.optimizer_s,
+                per_layer_s: all * costs.layer_forward_s,
+            };
+            most = if behind >= largest { 0 } else { inside.most(self.time_s, most) };
+        }
+        if costs.units_per_node == 1 && !self.setting.has_several_degrees() {
+            let sent = f64::from(u32::from(!first) + u32::from(behind > 0)) * all * self.setting.boundary_bytes;
+            let at_none_s = sent / costs.nic.bytes_per_s - self.setting.optimizer_s;
+            let interface = Line { at_none_s, per_layer_s: reductions.layer_across_s[class] };
+            most = if at_none_s > self.time_s * (1.0 + SLACK) { 0 } else { interface.most(self.time_s, most) };
+        }
+        most
     }
 }
 

@@ -7,6 +7,7 @@
 //! block after the other, so the times of a stage's blocks add up. Of frameworks that reduce otherwise only bytes count.
 
 use crate::planner::autohet::setting::{ClassCosts, Setting};
+use std::sync::Arc;
 
 /// Least seconds of reductions for a number of replicas, by class of the unit that takes part.
 #[derive(Clone, Debug)]
@@ -20,6 +21,10 @@ pub struct Reductions {
     pub embedding_s: f64,
     /// Of the embedding where some replica has more stages than one: a tied matrix has one holder more at least.
     pub embedding_of_many_s: f64,
+    /// Of all blocks through the interface of one node, where a replica is within it and others can't all be.
+    pub of_node_s: f64,
+    /// Of one layer through its node's interface, latencies aside, by class; nothing where all holders can be in the node.
+    pub layer_across_s: Vec<f64>,
 }
 
 impl Reductions {
@@ -36,8 +41,52 @@ impl Reductions {
             head_s: each(setting.head_gradient_bytes),
             embedding_s: least(replicas, setting.embedding_gradient_bytes),
             embedding_of_many_s: least(replicas + tied, setting.embedding_gradient_bytes),
+            of_node_s: of_node_s(setting, replicas),
+            layer_across_s: setting
+                .classes
+                .iter()
+                .map(|class| across_s(setting, class, replicas, setting.layer_gradient_bytes))
+                .collect(),
         }
     }
+}
+
+/// [`Reductions::embedding_s`] alone, which is all that a first look takes.
+pub fn embedding_s(setting: &Setting, replicas: u32) -> f64 {
+    let of_class = |class: &ClassCosts| ring_s(setting, class, replicas, setting.embedding_gradient_bytes);
+    setting.classes.iter().map(of_class).fold(f64::INFINITY, f64::min)
+}
+
+/// All blocks over the fastest interface.
+fn of_node_s(setting: &Setting, replicas: u32) -> f64 {
+    let layers = f64::from(setting.num_layers) * setting.layer_gradient_bytes;
+    let bytes = layers + setting.embedding_gradient_bytes + setting.head_gradient_bytes;
+    let of_class = |class: &ClassCosts| across_s(setting, class, replicas, bytes);
+    setting.classes.iter().map(of_class).fold(f64::INFINITY, f64::min)
+}
+
+/// What so many holders' sum of gradients keeps the interface of a class's node busy for at least: nothing if all may be in
+/// the node.
+fn across_s(setting: &Setting, class: &ClassCosts, members: u32, bytes: f64) -> f64 {
+    if members < 2 || room_of(setting, class) >= members {
+        return 0.0;
+    }
+    passed(setting, members, bytes) / class.nic.bytes_per_s
+}
+
+/// Bytes over each link of a ring, at least.
+fn passed(setting: &Setting, members: u32, bytes: f64) -> f64 {
+    match setting.least_share_reduced {
+        Some(share) => bytes * share,
+        None => bytes * 2.0 * f64::from(members - 1) / f64::from(members),
+    }
+}
+
+/// Units that a node of the class holds; of a smaller degree they take less room.
+fn room_of(setting: &Setting, class: &ClassCosts) -> u32 {
+    let is_gpu = |other: &ClassCosts| Arc::ptr_eq(&other.gpu, &class.gpu) || other.gpu == class.gpu;
+    let same = |other: &&ClassCosts| other.nic == class.nic && is_gpu(other);
+    setting.classes.iter().filter(same).map(|other| other.units_per_node).max().unwrap_or(0)
 }
 
 /// A ring of so many members, one of them of this class: through the network, or within a node that has so many units.
@@ -45,17 +94,12 @@ fn ring_s(setting: &Setting, class: &ClassCosts, members: u32, bytes: f64) -> f6
     if members < 2 || bytes <= 0.0 {
         return 0.0;
     }
-    let (steps, passed) = match setting.least_share_reduced {
-        // A latency may be paid once for many layers.
-        Some(share) => (0.0, bytes * share),
-        None => (2.0 * f64::from(members - 1), bytes * 2.0 * f64::from(members - 1) / f64::from(members)),
-    };
+    let passed = passed(setting, members, bytes);
+    // A latency may be paid once for many layers.
+    let steps = if setting.least_share_reduced.is_some() { 0.0 } else { 2.0 * f64::from(members - 1) };
     let nearest_s = setting.classes.iter().map(|other| other.nic.latency_s).fold(f64::INFINITY, f64::min);
     let across_s = steps * (class.nic.latency_s + nearest_s) + passed / class.nic.bytes_per_s;
-    // Members of a smaller degree take less room in a node.
-    let same = |other: &&ClassCosts| other.nic == class.nic && other.gpu == class.gpu;
-    let room = setting.classes.iter().filter(same).map(|other| other.units_per_node).max();
-    if room.is_some_and(|room| room < members) {
+    if room_of(setting, class) < members {
         return across_s;
     }
     let link = class.gpu.intra_node;

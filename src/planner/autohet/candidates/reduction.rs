@@ -11,6 +11,14 @@ pub struct HeldLayers {
     pub replicas: u32,
 }
 
+impl HeldLayers {
+    /// The order of all fields, as one number: stages are sorted for every grouping that is looked at.
+    fn place(&self) -> u128 {
+        let high = (self.class as u128) << 96 | u128::from(self.first_layer) << 64;
+        high | u128::from(self.end_layer) << 32 | u128::from(self.replicas)
+    }
+}
+
 /// What a node's interface carries: layers, and the layer up to which they were counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Crossing {
@@ -32,7 +40,7 @@ pub fn reduce_gradients_s(setting: &Setting, replicas: u32, stages: &mut [HeldLa
     if replicas < 2 {
         return 0.0;
     }
-    stages.sort_unstable();
+    stages.sort_unstable_by_key(HeldLayers::place);
     let mut slowest_s = 0.0_f64;
     for of_class in stages.chunk_by(|a, b| a.class == b.class) {
         let class = &setting.classes[of_class[0].class];

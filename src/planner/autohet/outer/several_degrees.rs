@@ -4,6 +4,7 @@
 //! replica or in all of a kind. So its plans are no worse than theirs by what the search sees.
 
 use super::{Outer, Point};
+use crate::cost::CostError;
 use crate::model::Execution;
 use crate::plan::{Plan, PlanError, PlanRequest};
 use crate::planner::autohet::candidates::{Candidate, GroupingSearch, Kind, merged};
@@ -20,8 +21,8 @@ const MAX_WORK: u64 = 600_000;
 
 /// One setting for each that differs in more than the degree; none where only one degree is possible.
 pub fn settings(request: &PlanRequest, of_one: &[Setting]) -> Result<Vec<Setting>, PlanError> {
-    let PlanRequest { cluster, cost, training, .. } = *request;
-    let mut several = Vec::new();
+    let PlanRequest { cluster, cost, training, judge, .. } = *request;
+    let mut wanted = Vec::new();
     let mut done: Vec<Execution> = Vec::new();
     for setting in of_one {
         let alike = |one: &&Setting| apart_from_degree(&one.execution) == apart_from_degree(&setting.execution);
@@ -35,10 +36,14 @@ pub fn settings(request: &PlanRequest, of_one: &[Setting]) -> Result<Vec<Setting
         }
         done.push(apart_from_degree(&setting.execution));
         let execution = Execution { sequence_parallel: true, ..setting.execution };
-        let found = Setting::of_degrees(cluster, cost, training.global_batch_size, execution, &degrees);
-        several.extend(found?.filter(Setting::has_several_degrees));
+        wanted.push((execution, degrees));
     }
-    Ok(several)
+    let made = wanted.into_par_iter().map(|(execution, degrees)| {
+        let setting = Setting::of_degrees(cluster, cost, training.global_batch_size, execution, &degrees)?;
+        Ok::<_, CostError>(setting.map(|setting| setting.under(judge.schedule(), cost)))
+    });
+    let several = made.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(several.into_iter().flatten().filter(Setting::has_several_degrees).collect())
 }
 
 fn apart_from_degree(execution: &Execution) -> Execution {

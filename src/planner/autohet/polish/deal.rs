@@ -1,7 +1,7 @@
 //! Dealing out layers to the stages of a replica and micro batches to replicas, by compute alone.
 
 use super::shape::{Group, Shape, World};
-use crate::planner::room::Ends;
+use crate::planner::room::{Ends, Place};
 
 /// Cuts of the interval in which the time of all micro batches lies.
 const BISECTIONS: usize = 48;
@@ -15,10 +15,11 @@ impl World<'_> {
         if depth == 0 || depth as u32 > num_layers {
             return None;
         }
+        let (micro_batches, replicas) = (self.most_micro_batches(shape), shape.replicas());
         let mut stages = Vec::with_capacity(depth);
         for (place, &stage) in group.stages.iter().enumerate() {
             let costs = self.costs(shape, stage)?;
-            let most = costs.most_layers(place, depth);
+            let most = costs.most_layers(Place { stage: place, depth, micro_batches, replicas });
             if most == 0 {
                 return None;
             }

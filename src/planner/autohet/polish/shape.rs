@@ -1,11 +1,10 @@
 //! A plan without its places: what kind of GPU and how many of them each stage has, and which replicas are equal.
 
 use crate::cluster::{Cluster, GpuSpec, Link, Node};
-use crate::cost::CostModel;
 use crate::ids::LayerId;
 use crate::model::{Block, Execution, Recompute};
-use crate::plan::{Plan, PlanRequest};
-use crate::planner::room::{Ends, Room};
+use crate::plan::{Plan, PlanRequest, ScheduleKind};
+use crate::planner::room::{Ends, Place, Room};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -71,9 +70,9 @@ impl StageCosts {
         (if ends.embedding { self.embedding_s } else { 0.0 }) + (if ends.head { self.head_s } else { 0.0 })
     }
 
-    /// Most layers of a stage at this place, with as many micro batches in flight as there may be.
-    pub(super) fn most_layers(&self, place: usize, depth: usize) -> u32 {
-        self.room.max_layers(Ends::at(place, depth), (depth - place) as u32)
+    /// Most layers of a stage at this place.
+    pub(super) fn most_layers(&self, place: Place) -> u32 {
+        self.room.layers(place)
     }
 }
 
@@ -97,7 +96,8 @@ impl<'a> World<'a> {
                 for &size in &world.micro_batch_sizes {
                     for &recompute in &training.recompute {
                         let execution = world.execution(degree, size, recompute);
-                        costs.extend(price(cost, &held.gpu, &execution).map(|c| ((kind, degree, size, recompute), c)));
+                        let priced = price(request, &held.gpu, &execution);
+                        costs.extend(priced.map(|priced| ((kind, degree, size, recompute), priced)));
                     }
                 }
             }
@@ -119,6 +119,14 @@ impl<'a> World<'a> {
     /// What such a stage takes, if it can be priced.
     pub(super) fn costs(&self, shape: &Shape, stage: StageKind) -> Option<&StageCosts> {
         self.costs.get(&(stage.kind, stage.degree, shape.micro_batch_size, shape.recompute))
+    }
+
+    /// Micro batches that each replica of a shape is to have room for: all that may be in flight, but where the schedule
+    /// holds all that a replica has.
+    pub(super) fn most_micro_batches(&self, shape: &Shape) -> u32 {
+        let schedule = self.request.judge.schedule();
+        let holds_all = schedule.is_some_and(|choice| choice.kind() == ScheduleKind::GPipe);
+        if holds_all { self.micro_batches(shape).div_ceil(shape.replicas().max(1)) } else { u32::MAX }
     }
 
     /// Micro batches of an iteration over all replicas.
@@ -147,6 +155,13 @@ impl<'a> World<'a> {
             }
         }
         Some(Shape { micro_batch_size: plan.micro_batch_size, recompute: plan.recompute, groups })
+    }
+}
+
+impl Shape {
+    /// Replicas of all groups.
+    pub(super) fn replicas(&self) -> u32 {
+        self.groups.iter().map(|group| group.replicas).sum()
     }
 }
 
@@ -182,13 +197,14 @@ fn kinds_of(cluster: &Cluster) -> Vec<Kind> {
     kinds
 }
 
-fn price(cost: &CostModel, gpu: &GpuSpec, execution: &Execution) -> Option<StageCosts> {
+fn price(request: &PlanRequest, gpu: &GpuSpec, execution: &Execution) -> Option<StageCosts> {
+    let PlanRequest { cost, judge, .. } = *request;
     let seconds = |block| cost.block_cost(block, gpu, execution).ok().map(|cost| cost.total_s());
     Some(StageCosts {
         layer_s: seconds(Block::Layer(LayerId(0)))?,
         embedding_s: seconds(Block::Embedding)?,
         head_s: seconds(Block::Head)?,
         // No more micro batches are in flight than there are stages.
-        room: Room::new(cost, gpu, execution, cost.model().num_layers),
+        room: Room::new(cost, gpu, execution, (cost.model().num_layers, judge.schedule())),
     })
 }

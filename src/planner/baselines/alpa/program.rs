@@ -3,7 +3,7 @@
 use super::layers_within;
 use crate::planner::baselines::grid::{Space, Unit};
 use crate::planner::baselines::point::Point;
-use crate::planner::room::Ends;
+use crate::planner::room::{Ends, Place};
 
 /// By how much a limit on the slowest stage is above the one before: the paper's `ε`.
 const LIMIT_STEP: f64 = 1.02;
@@ -148,9 +148,10 @@ impl<'a> Program<'a> {
         let mut limits = Vec::new();
         for point in self.space.points {
             for (class, costs) in point.classes.iter().enumerate().filter(|(class, _)| self.space.uses[*class]) {
-                for (embedding, head) in [(false, false), (true, false), (false, true), (true, true)] {
-                    let ends = Ends { embedding, head };
-                    let most = layers_within(point, class, ends, 1, f64::INFINITY);
+                for (stage, depth) in [(1, 3), (0, 2), (1, 2), (0, 1)] {
+                    let place = Place { stage, depth, micro_batches: 1, replicas: self.width };
+                    let ends = Ends::at(stage, depth);
+                    let most = layers_within(point, class, place, f64::INFINITY);
                     let time_s = |layers| costs.fixed_s(ends) + f64::from(layers) * costs.layer_s;
                     limits.extend((1..=most).map(time_s));
                 }
@@ -188,8 +189,9 @@ impl<'a> Program<'a> {
     fn best(&self, table: &Table, limit_s: f64, place: u32, stages: u32, is_first: bool) -> Option<(Step, u32)> {
         let index = self.line.at(place)?;
         let node = self.line.nodes[index];
-        let ends = Ends { embedding: is_first, head: stages == 1 };
-        let in_flight = self.micro_batches.min(stages);
+        // How many are ahead isn't known here, nor does it matter to 1F1B's memory.
+        let (stage, depth) = if is_first { (0, stages as usize) } else { (1, stages as usize + 1) };
+        let at = Place { stage, depth, micro_batches: self.micro_batches, replicas: self.width };
         let rest = |to: u32| match stages {
             1 => Some(0),
             _ => table.held.get(stages as usize - 2)?.get(to as usize).copied().flatten(),
@@ -200,7 +202,7 @@ impl<'a> Program<'a> {
             if !self.line.allows(place, size, degree) {
                 return None;
             }
-            let held = layers_within(point, node.class, ends, in_flight, limit_s);
+            let held = layers_within(point, node.class, at, limit_s);
             (held > 0).then_some((Step::Stage { degree, held }, held + rest(place + size)?))
         };
         let to = node.start + node.gpus;

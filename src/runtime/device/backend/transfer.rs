@@ -2,10 +2,10 @@
 
 use crate::program::{Op, RankProgram, Share};
 use crate::runtime::device::DeviceError;
-use crate::runtime::device::all_reduce::{from_bytes, to_bytes};
 use crate::runtime::device::clock::Clock;
 use crate::runtime::device::mailbox::Mailbox;
 use crate::runtime::device::mesh::Wire;
+use crate::runtime::device::numbers::{from_bytes, to_bytes};
 use crate::units::SimTime;
 use std::ops::Range;
 use std::sync::Arc;
@@ -70,14 +70,13 @@ impl Transfer {
                 if index == 0 {
                     self.under_way = self.mailbox.to_send().take(direction, micro_batch);
                 }
-                let message = to_bytes(&self.under_way[place]);
-                if is_last {
-                    self.under_way = Vec::new();
-                }
                 transport.receive()?;
                 let start = clock.now();
                 transport.send(&[])?;
-                transport.send(&message)?;
+                transport.send(&to_bytes(&self.under_way[place]))?;
+                if is_last {
+                    self.under_way = Vec::new();
+                }
                 transport.flush()?;
                 Ok(start)
             }

@@ -98,7 +98,7 @@ pub(in super::super) fn cut_slice(
 /// What of a rank's flat values of a block is in these slices of it.
 fn cut_slices(model: &ModelSpec, block: Block, part: TensorPart, values: &[f32], slices: &Range<usize>) -> Vec<f32> {
     assert_eq!(values.len(), part_len(model, block, part), "the values are those of the rank's part");
-    let mut cut = Vec::new();
+    let mut cut = Vec::with_capacity(values.len() * slices.len() / SLICES_PER_BLOCK);
     let mut rest = values;
     for shape in shapes(model, block) {
         let held = Region::of_part(&shape, part);
@@ -153,12 +153,17 @@ pub(in super::super) fn paste_part(
 }
 
 /// A rank's flat values of a block, from the contents of its own slices in order.
-pub(in super::super) fn assemble(model: &ModelSpec, block: Block, part: TensorPart, contents: &[Vec<f32>]) -> Vec<f32> {
+pub(in super::super) fn assemble(
+    model: &ModelSpec,
+    block: Block,
+    part: TensorPart,
+    contents: &[impl AsRef<[f32]>],
+) -> Vec<f32> {
     assert_eq!(contents.len(), slices(part).len(), "one content for each of the rank's slices");
     let mut values = vec![0.0; part_len(model, block, part)];
-    for (slice, content) in slices(part).zip(contents) {
+    for (slice, content) in slices(part).zip(contents.iter().map(AsRef::as_ref)) {
         assert_eq!(content.len(), slice_len(model, block, slice), "the content is that of slice {slice}");
-        let (mut rest, mut content) = (values.as_mut_slice(), content.as_slice());
+        let (mut rest, mut content) = (values.as_mut_slice(), content);
         for shape in shapes(model, block) {
             let held = Region::of_part(&shape, part);
             let (own, behind) = rest.split_at_mut(held.len());
@@ -194,7 +199,7 @@ pub(in super::super) fn assemble_state(
     slices: &[BlockState],
 ) -> BlockState {
     let join = |of: fn(&BlockState) -> &Vec<f32>| {
-        let contents: Vec<Vec<f32>> = slices.iter().map(|slice| of(slice).clone()).collect();
+        let contents: Vec<&[f32]> = slices.iter().map(|slice| of(slice).as_slice()).collect();
         assemble(model, block, part, &contents)
     };
     BlockState {

@@ -14,11 +14,12 @@ use crate::runtime::device::backend::{Collective, DeviceBackend, MessageShape, P
 use crate::runtime::device::ballot::Ballot;
 use crate::runtime::device::clock::Clock;
 use crate::runtime::device::devices::compute_on_device;
+use crate::runtime::device::holding::Found;
 use crate::runtime::device::interrupt::Interrupt;
 use crate::runtime::device::mesh::{Meeting, mesh};
 use crate::runtime::device::messages::Commit;
 use crate::runtime::device::model::{Cut, Region, assemble, cut_part, cut_slice, shapes, slices, words_in_head};
-use crate::runtime::device::peers::{Library, Peers};
+use crate::runtime::device::peers::{Library, Peers, Shelf};
 use crate::runtime::device::tensor_parallel::TensorPart;
 use crate::runtime::device::transport::throttle::Links;
 use crate::runtime::drive;
@@ -110,9 +111,15 @@ impl Ballot for Unanimous {
 struct NothingToRead;
 
 impl Library for NothingToRead {
-    fn read(&self, _step: u64, _shard: Shard, _from_disk: bool) -> Result<BlockState, String> {
+    fn read(&self, _step: u64, _shard: Shard, _from: Shelf) -> Result<Found, String> {
         Err("nothing is held here".to_owned())
     }
+
+    fn read_part(&self, _step: u64, _block: Block, _part: TensorPart, _from: Shelf) -> Option<Found> {
+        None
+    }
+
+    fn keep(&self, _step: u64, _shard: Shard, _bytes: Vec<u8>) {}
 }
 
 fn small(name: &str) -> ModelSpec {

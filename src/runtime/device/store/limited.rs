@@ -1,8 +1,9 @@
 //! A store at the pace of something slower and further away.
 
+use super::turn::Turn;
 use super::{Object, ObjectStore, StoreError};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
 
 /// Time, and how it is spent: the real one, or that of a test.
 pub trait Pace: Send + Sync {
@@ -32,11 +33,26 @@ impl Pace for WallPace {
     }
 }
 
+/// Real time as all processes of a machine have it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SharedPace;
+
+impl Pace for SharedPace {
+    fn now(&self) -> Duration {
+        // A clock before its epoch stands still.
+        SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+}
+
 /// A store whose transfers take a latency and, one after the other, their bytes over a bandwidth.
 ///
 /// All threads that use one handle share its bandwidth: what is asked for first is transferred first, while latencies
-/// overlap. Processes share nothing: each has the whole bandwidth to itself, so that `n` of them are to be given an `n`-th
-/// each. Time that the inner store takes is counted in, not added; where it is slower than the limit, it takes as long as
+/// overlap. Processes share nothing, as clients of a store that grows with them; where they are to share the bandwidth, it is
+/// [`shared`](Self::shared). Time that the inner store takes is counted in, not added; where it is slower than the limit, it takes as long as
 /// it takes. What is put can be read from the inner store as soon as that has it.
 #[derive(Debug)]
 pub struct Limited<S, P = WallPace> {
@@ -44,8 +60,7 @@ pub struct Limited<S, P = WallPace> {
     bytes_per_s: f64,
     latency: Duration,
     pace: P,
-    /// When the last transfer that was asked for is over.
-    free_at: Mutex<Duration>,
+    turn: Turn,
 }
 
 impl<S: ObjectStore> Limited<S> {
@@ -55,11 +70,18 @@ impl<S: ObjectStore> Limited<S> {
     }
 }
 
+impl<S: ObjectStore> Limited<S, SharedPace> {
+    /// Limits a store to `bytes_per_s`, more than zero, over all processes that name the same file.
+    pub fn shared(inner: S, bytes_per_s: f64, file: &Path) -> Self {
+        Self { turn: Turn::by_file(file), ..Self::with_pace(inner, bytes_per_s, Duration::ZERO, SharedPace) }
+    }
+}
+
 impl<S: ObjectStore, P: Pace> Limited<S, P> {
     /// The same, in a time of the caller's choice.
     pub fn with_pace(inner: S, bytes_per_s: f64, latency: Duration, pace: P) -> Self {
         assert!(bytes_per_s > 0.0, "a store of `{bytes_per_s}` bytes/s transfers nothing");
-        Self { inner, bytes_per_s, latency, pace, free_at: Mutex::new(Duration::ZERO) }
+        Self { inner, bytes_per_s, latency, pace, turn: Turn::in_process() }
     }
 
     /// Does a request and waits until its bytes are through.
@@ -70,7 +92,7 @@ impl<S: ObjectStore, P: Pace> Limited<S, P> {
     ) -> Result<T, StoreError> {
         let asked_at = self.pace.now();
         let answer = request()?;
-        let ends_at = self.transfer(asked_at, bytes(&answer)).saturating_add(self.latency);
+        let ends_at = self.transfer(asked_at, bytes(&answer))?.saturating_add(self.latency);
         let rest = ends_at.saturating_sub(self.pace.now());
         if !rest.is_zero() {
             self.pace.sleep(rest);
@@ -79,14 +101,12 @@ impl<S: ObjectStore, P: Pace> Limited<S, P> {
     }
 
     /// When bytes are through that were asked for at this time.
-    fn transfer(&self, asked_at: Duration, bytes: usize) -> Duration {
+    fn transfer(&self, asked_at: Duration, bytes: usize) -> Result<Duration, StoreError> {
         if bytes == 0 {
-            return asked_at;
+            return Ok(asked_at);
         }
         let takes = Duration::try_from_secs_f64(bytes as f64 / self.bytes_per_s).unwrap_or(Duration::MAX);
-        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
-        *free_at = asked_at.max(*free_at).saturating_add(takes);
-        *free_at
+        self.turn.take(asked_at, takes)
     }
 }
 
@@ -125,7 +145,7 @@ impl<S: ObjectStore, P: Pace> ObjectStore for Limited<S, P> {
 mod tests {
     use super::*;
     use crate::runtime::device::store::LocalDirectory;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     /// A time in which only sleeping takes any, and a list of sleeps.
     #[derive(Default)]

@@ -4,6 +4,7 @@ use super::manifest::RunIdentity;
 use super::{ShardEntry, StoreError, names};
 use crate::model::Shard;
 use crate::runtime::device::BlockState;
+use crate::runtime::device::numbers::{to_bytes, vector};
 use crc32fast::Hasher;
 use safetensors::tensor::{Metadata, SafeTensors};
 use safetensors::{Dtype, SafeTensorError};
@@ -38,7 +39,7 @@ impl Encoded<'_> {
 pub(super) fn encode<'a>(run: &RunIdentity, step: u64, shard: Shard, state: &'a BlockState) -> Encoded<'a> {
     let vectors = [&state.values, &state.mean, &state.mean_of_squares];
     assert!(vectors.iter().all(|vector| vector.len() == state.values.len()), "moments are as long as what they are of");
-    let tensors = vectors.map(|vector| little_endian(vector));
+    let tensors = vectors.map(|vector| to_bytes(vector));
     let mut content = Hasher::new();
     for tensor in &tensors {
         content.update(tensor);
@@ -115,15 +116,15 @@ impl Expected<'_> {
         let tensors = SafeTensors::deserialize(bytes).map_err(unreadable)?;
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
         self.check_metadata(&header, &content)?;
-        let vector = |name: &str| {
+        let read = |name: &str| {
             let tensor = tensors.tensor(name).map_err(unreadable)?;
             if tensor.dtype() != Dtype::F32 || tensor.shape().len() != 1 {
                 let found = format!("{:?} of shape {:?}", tensor.dtype(), tensor.shape());
                 return Err(self.damaged(format!("`{name}` as a vector of F32"), found));
             }
-            Ok(from_little_endian(tensor.data()))
+            Ok(vector(tensor.data()))
         };
-        let [values, mean, mean_of_squares] = TENSORS.map(vector);
+        let [values, mean, mean_of_squares] = TENSORS.map(read);
         let state = BlockState { values: values?, mean: mean?, mean_of_squares: mean_of_squares? };
         let lengths = [state.values.len(), state.mean.len(), state.mean_of_squares.len()];
         if lengths.iter().any(|length| *length != lengths[0]) {
@@ -164,24 +165,4 @@ impl Expected<'_> {
         }
         Ok(())
     }
-}
-
-fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
-    if cfg!(target_endian = "little") {
-        Cow::Borrowed(bytemuck::cast_slice(values))
-    } else {
-        Cow::Owned(values.iter().flat_map(|value| value.to_le_bytes()).collect())
-    }
-}
-
-/// The numbers of whole groups of four bytes.
-fn from_little_endian(bytes: &[u8]) -> Vec<f32> {
-    let mut values = vec![0.0_f32; bytes.len() / size_of::<f32>()];
-    bytemuck::cast_slice_mut(&mut values).copy_from_slice(bytes);
-    if cfg!(target_endian = "big") {
-        for value in &mut values {
-            *value = f32::from_bits(value.to_bits().swap_bytes());
-        }
-    }
-    values
 }

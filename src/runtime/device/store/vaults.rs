@@ -5,7 +5,7 @@ use crate::model::Shard;
 use crate::runtime::device::BlockState;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,11 +24,13 @@ pub struct VaultPlaces {
     pub pace: StorePace,
 }
 
-/// How fast an emulated object store is, for each process by itself.
+/// How fast an emulated object store is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StorePace {
-    /// Bytes a second; as fast as the disk where there is none.
+    /// Bytes a second for each process by itself; as fast as the disk where there is none.
     pub bytes_per_s: Option<f64>,
+    /// Bytes a second over all processes of a machine together; no limit where there is none.
+    pub total_bytes_per_s: Option<f64>,
     /// Seconds before the first byte.
     pub latency_s: f64,
 }
@@ -47,12 +49,16 @@ impl Vaults {
     /// The checkpoints in these places. Nothing is read or written yet.
     pub fn new(places: &VaultPlaces) -> Self {
         let local = LocalDirectory::new(&places.object_store);
-        let StorePace { bytes_per_s, latency_s } = places.pace;
+        let StorePace { bytes_per_s, total_bytes_per_s, latency_s } = places.pace;
         let latency = Duration::from_secs_f64(latency_s);
         let object_store: Arc<dyn ObjectStore> = match bytes_per_s {
             Some(bytes_per_s) => Arc::new(Limited::new(local, bytes_per_s, latency)),
             None if latency.is_zero() => Arc::new(local),
             None => Arc::new(Limited::new(local, f64::MAX, latency)),
+        };
+        let object_store: Arc<dyn ObjectStore> = match total_bytes_per_s {
+            Some(total) => Arc::new(Limited::shared(object_store, total, &pace_file(&places.object_store))),
+            None => object_store,
         };
         Self {
             own_disk: on_disk(places, places.disk.join(&places.own)),
@@ -77,6 +83,11 @@ impl Vaults {
     pub fn open_object_store(&self, step: u64) -> Result<StoredStep, StoreError> {
         self.object_store.open(step)
     }
+}
+
+/// The file by which processes share the pace of the store in this folder, beside it.
+pub fn pace_file(object_store: &Path) -> PathBuf {
+    object_store.with_extension("pace")
 }
 
 fn on_disk(places: &VaultPlaces, folder: PathBuf) -> CheckpointStore {

@@ -10,16 +10,25 @@ pub(super) const MAX_BYTES: u64 = 1 << 30;
 
 /// Writes one message.
 pub(super) fn write(stream: &mut impl Write, message: &[u8], peer: &str) -> Result<(), TransportError> {
-    let length = message.len() as u64;
+    write_parts(stream, &[message], peer)
+}
+
+/// Writes one message that is in several places.
+pub(super) fn write_parts(stream: &mut impl Write, parts: &[&[u8]], peer: &str) -> Result<(), TransportError> {
+    let length = parts.iter().map(|part| part.len() as u64).sum();
+    let mut checksum = crc32fast::Hasher::new();
+    for part in parts {
+        checksum.update(part);
+    }
     if length > MAX_BYTES {
         return Err(TransportError::TooLong { peer: peer.to_owned(), length, limit: MAX_BYTES });
     }
     let mut header = [0; HEADER_BYTES];
     header[..4].copy_from_slice(&(length as u32).to_le_bytes());
-    header[4..].copy_from_slice(&crc32fast::hash(message).to_le_bytes());
+    header[4..].copy_from_slice(&checksum.finalize().to_le_bytes());
     stream
         .write_all(&header)
-        .and_then(|()| stream.write_all(message))
+        .and_then(|()| parts.iter().try_for_each(|part| stream.write_all(part)))
         .map_err(|source| TransportError::from_io(peer, source))
 }
 

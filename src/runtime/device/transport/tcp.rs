@@ -37,6 +37,12 @@ impl TcpTransport {
         Ok(Self { reader: clone(&self.reader)?, writer, peer: self.peer.clone() })
     }
 
+    /// Sends a message that is in several places, without putting it together first.
+    pub fn send_parts(&mut self, parts: &[&[u8]]) -> Result<(), TransportError> {
+        frame::write_parts(&mut self.writer, parts, &self.peer)?;
+        self.writer.flush().map_err(|source| TransportError::from_io(&self.peer, source))
+    }
+
     /// A handle that can shut the connection down.
     pub fn stream(&self) -> Result<TcpStream, TransportError> {
         self.reader.try_clone().map_err(|source| TransportError::from_io(&self.peer, source))

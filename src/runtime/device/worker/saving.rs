@@ -1,42 +1,62 @@
-//! Taking a checkpoint: training waits for a copy in memory only; the copy is written in the background, to the node's
-//! disk first.
+//! Taking a checkpoint: training waits for a copy in memory only. In the background the copy is sent to those who are to keep
+//! it, then written, to the node's disk first.
 
 use super::standstill::stand_still;
 use crate::model::Shard;
 use crate::runtime::device::control::Control;
 use crate::runtime::device::holding::Holding;
-use crate::runtime::device::messages::{FromWorker, Saved, SnapshotOrder};
+use crate::runtime::device::messages::{Delivery, FromWorker, Saved, SavedPlace, SnapshotOrder};
+use crate::runtime::device::peers::Peers;
 use crate::runtime::device::{BlockState, DeviceError, ShardEntry, StoreError, Vaults};
+use std::sync::Arc;
 
 /// Checkpoints that stay on a disk.
 const KEPT: usize = 2;
 
 /// A copy of a rank's state on its way.
 pub(super) struct Saving {
-    pub(super) copy: Holding,
+    pub(super) copy: Arc<Holding>,
     pub(super) order: SnapshotOrder,
     pub(super) vaults: Vaults,
+    pub(super) peers: Peers,
     pub(super) control: Control,
 }
 
 impl Saving {
     pub(super) fn run(self) {
         let step = self.order.step;
-        let ordered = self.order.to_disk.iter().chain(&self.order.to_object_store);
+        let sent = self.order.to_peers.iter().flat_map(|delivery| &delivery.shards);
+        let ordered = self.order.to_disk.iter().chain(&self.order.to_object_store).chain(sent);
         if let Some(Shard { block, slice }) = ordered.copied().find(|shard| !self.copy.holds(*shard)) {
             let message = DeviceError::NotHeld { block, slice }.to_string();
             return self.tell(&FromWorker::NotSaved { step, message });
         }
+        if self.order.keep {
+            self.to_peers();
+        }
         let written = self.to_disk().and_then(|()| {
-            self.tell(&FromWorker::Saved(Saved { step, in_object_store: None }));
+            self.saved(SavedPlace::Disk);
             if self.order.stop {
                 stand_still(&self.control);
             }
             self.to_object_store()
         });
         match written {
-            Ok(entries) => self.tell(&FromWorker::Saved(Saved { step, in_object_store: Some(entries) })),
+            Ok(entries) => self.saved(SavedPlace::ObjectStore(entries)),
             Err(error) => self.tell(&FromWorker::NotSaved { step, message: error.to_string() }),
+        }
+    }
+
+    /// Who is to keep a part and doesn't get it may be gone: then the rest is to no less avail.
+    fn to_peers(&self) {
+        let step = self.order.step;
+        let deliver = |delivery: &Delivery| {
+            let cut = |shard| self.copy.shard(shard);
+            self.peers.deliver(delivery.to, step, &delivery.shards, cut)
+        };
+        match self.order.to_peers.iter().try_for_each(deliver) {
+            Ok(()) => self.saved(SavedPlace::Host),
+            Err(error) => self.tell(&FromWorker::NotCopied { step, message: error.to_string() }),
         }
     }
 
@@ -60,6 +80,10 @@ impl Saving {
     fn cut(&self, shards: &[Shard]) -> Vec<(Shard, BlockState)> {
         let cut = |&shard| (shard, self.copy.shard(shard).expect("checked before anything is written"));
         shards.iter().map(cut).collect()
+    }
+
+    fn saved(&self, place: SavedPlace) {
+        self.tell(&FromWorker::Saved(Saved { step: self.order.step, place }));
     }
 
     /// Where the coordinator can't be told, it is gone, and so is this process in a moment.

@@ -1,0 +1,154 @@
+//! `autohet-sim across`: policies over many traces, or over many markets made from one description.
+
+use super::args::{AcrossArgs, Format, MarketArgs, ReadingArgs};
+use super::{Verdict, files, job, print, trace};
+use crate::cluster::GpuSpec;
+use crate::cost::CostModel;
+use crate::elastic::{PlanMemory, Policy};
+use crate::replay::{IterationMemory, Replay, ReplaySettings, replay_with};
+use crate::report::{AcrossRow, Screen, across_csv, across_json, across_table, interval_table};
+use crate::scenario::Scenario;
+use crate::trace::generator::{GeneratorSettings, generate};
+use crate::trace::{self as traces, OfferDefaults, Trace};
+use anyhow::anyhow;
+use rayon::prelude::*;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(super) fn run(args: &AcrossArgs) -> anyhow::Result<Verdict> {
+    check_options(args)?;
+    let scenario = super::replay::resolve_job(args.policies.as_deref(), &args.job, &args.reading)?;
+    let runner = Runner::new(&scenario)?;
+    let rows = match (&args.traces[..], args.seeds) {
+        ([], None) => {
+            return Err(anyhow!(
+                "neither traces nor markets\nhint: name files or folders of traces, or describe a market with `--pool` or `--settings` \
+                 and say how many with `--seeds`"
+            ));
+        }
+        ([], Some(seeds)) => runner.markets(&trace::market(&args.market)?, seeds)?,
+        (_, Some(_)) => {
+            return Err(anyhow!("`--seeds` makes markets, and traces are given too\nhint: leave out one of them"));
+        }
+        (given, None) => runner.files(&files_in(given)?, args.quiet)?,
+    };
+    if let Some(path) = &args.out {
+        files::write_files(&[(path.as_path(), across_csv(&rows).as_bytes())])?;
+    }
+    match args.format {
+        Format::Json => print(&across_json(&rows))?,
+        Format::Table if args.seeds.is_some() => print(&interval_table(&rows, Screen::of_stdout()))?,
+        Format::Table => print(&across_table(&rows, Screen::of_stdout()))?,
+    }
+    let has_trained = rows.iter().any(|row| row.policies.iter().any(|(_, summary)| summary.iterations > 0));
+    Ok(if has_trained { Verdict::Good } else { Verdict::Bad })
+}
+
+/// Refuses options that would change nothing.
+fn check_options(args: &AcrossArgs) -> anyhow::Result<()> {
+    let MarketArgs { seed, hours, pools, settings } = &args.market;
+    if args.seeds.is_none() && (seed.is_some() || hours.is_some() || !pools.is_empty() || settings.is_some()) {
+        return Err(anyhow!(
+            "a market without `--seeds`\nhint: say how many markets to make, for example `--seeds 100`"
+        ));
+    }
+    let ReadingArgs { trace_format, time_unit, polarity, which_node, gpu_type, gpus_per_node } = &args.reading;
+    let is_read = trace_format.is_some() || time_unit.is_some() || polarity.is_some() || which_node.is_some();
+    if args.seeds.is_some() && (is_read || gpu_type.is_some() || gpus_per_node.is_some()) {
+        return Err(anyhow!(
+            "options of traces that are read, and markets that are made\nhint: say of each `--pool` what its nodes are"
+        ));
+    }
+    Ok(())
+}
+
+/// The files, and those in folders, by name.
+fn files_in(given: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in given {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let cannot = |error| anyhow!("cannot read the folder `{}`: {error}\nhint: check the path", path.display());
+        let entries = std::fs::read_dir(path).map_err(cannot)?;
+        let mut inside: Vec<PathBuf> =
+            entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+        inside.sort();
+        if inside.is_empty() {
+            return Err(anyhow!("the folder `{}` has no files\nhint: name a folder of traces", path.display()));
+        }
+        files.extend(inside);
+    }
+    Ok(files)
+}
+
+/// One job under the same policies again and again; plans and simulated iterations are made once.
+struct Runner<'a> {
+    scenario: &'a Scenario,
+    cost: CostModel,
+    policies: Vec<Policy>,
+    iterations: IterationMemory,
+}
+
+impl<'a> Runner<'a> {
+    fn new(scenario: &'a Scenario) -> anyhow::Result<Self> {
+        let memory = Arc::new(PlanMemory::default());
+        let policy = |name: &String| Ok(super::replay::policy(name)?.remembering(&memory));
+        let policies = scenario.policies.iter().map(policy).collect::<anyhow::Result<_>>()?;
+        let (cost, iterations) = (job::cost_model(scenario)?, IterationMemory::default());
+        Ok(Self { scenario, cost, policies, iterations })
+    }
+
+    /// A trace after the other; those that can't be read are told of and left out.
+    fn files(&self, files: &[PathBuf], quiet: bool) -> anyhow::Result<Vec<AcrossRow>> {
+        let mut rows = Vec::new();
+        let mut refused = None;
+        for file in files {
+            let name = file.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
+            match self.file(&name, file) {
+                Ok(row) => rows.push(row),
+                Err(error) => {
+                    if !quiet {
+                        eprintln!("left out: {error}");
+                    }
+                    refused = Some(error);
+                }
+            }
+        }
+        match refused {
+            Some(error) if rows.is_empty() => Err(error),
+            _ => Ok(rows),
+        }
+    }
+
+    fn file(&self, name: &str, file: &Path) -> anyhow::Result<AcrossRow> {
+        let trace = traces::read_with(file, &self.scenario.trace.read_options())?;
+        let place = |error: anyhow::Error| anyhow!("`{}`: {error}", file.display());
+        Ok(AcrossRow::new(name, &self.replay(&trace).map_err(place)?))
+    }
+
+    /// Markets of the seeds from that of the settings on, side by side; in the order of the seeds.
+    fn markets(&self, settings: &GeneratorSettings, count: u32) -> anyhow::Result<Vec<AcrossRow>> {
+        let row = |index: u32| {
+            let settings = GeneratorSettings { seed: settings.seed.wrapping_add(u64::from(index)), ..settings.clone() };
+            let trace = generate(&settings)?;
+            Ok(AcrossRow::new(&format!("seed {}", settings.seed), &self.replay(&trace)?))
+        };
+        (0..count).into_par_iter().map(row).collect()
+    }
+
+    fn replay(&self, trace: &Trace) -> anyhow::Result<Replay> {
+        let gpu = self.scenario.trace.gpu_type.as_deref().map(GpuSpec::lookup).transpose()?;
+        let gpus_per_node = self.scenario.trace.gpus_per_node;
+        let defaults = OfferDefaults { gpu, gpus_per_node, node: job::node_defaults(&self.scenario.network) };
+        let events = trace.cluster_events(&defaults)?;
+        let settings = ReplaySettings {
+            cost: &self.cost,
+            training: &self.scenario.training,
+            checkpoint: &self.scenario.checkpoint,
+            reconfiguration: &self.scenario.reconfiguration,
+        };
+        Ok(replay_with(&events, trace.span, &self.policies, settings, &self.iterations, &|_| {})?)
+    }
+}

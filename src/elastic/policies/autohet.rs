@@ -1,0 +1,25 @@
+//! AutoHet (arXiv 2512.20953).
+
+use super::{Capacity, JoinRule, PlanChoice, Policy};
+use crate::elastic::layer_bitmap::AllowedSources;
+use crate::planner::autohet::{AutoHet, Engine};
+
+/// Plans anew for every set of nodes, takes state from survivors first and from the cloud last, and leaves nodes under
+/// notice before they go.
+pub(super) fn policy() -> Policy {
+    Policy {
+        name: "autohet",
+        summary: "re-plans on every change, recovers from survivors first",
+        planner: Box::new(AutoHet { engine: Engine::Search }),
+        choice: PlanChoice::Fastest,
+        sources: AllowedSources::All,
+        joins: JoinRule::WhenItPays,
+        heeds_notice: true,
+        fixed_shape: false,
+        saves_before_change: false,
+        plans_ahead: false,
+        stands_in: false,
+        capacity: Capacity::Spot,
+        foresight: false,
+    }
+}

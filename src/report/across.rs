@@ -1,0 +1,170 @@
+//! Policies over many replays: of several traces, or of markets from several seeds.
+
+use super::Screen;
+use super::figures::{ABSENT, count, figure, percent};
+use super::summary::PolicySummary;
+use super::table::ratio_table;
+use crate::replay::Replay;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+const NEVER: &str = "writing to a string doesn't fail";
+
+/// What the policies made of one trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AcrossRow {
+    /// Name of the trace.
+    pub name: String,
+    /// Its length.
+    pub span_s: f64,
+    /// By policy, in the order asked for.
+    pub policies: Vec<(String, PolicySummary)>,
+}
+
+impl AcrossRow {
+    /// The row of a replay.
+    pub fn new(name: &str, replay: &Replay) -> Self {
+        let span_s = replay.span.as_seconds();
+        let summary = |outcome| PolicySummary::new(outcome, span_s);
+        let policies = replay.policies.iter().map(|outcome| (outcome.policy.to_owned(), summary(outcome)));
+        Self { name: name.to_owned(), span_s, policies: policies.collect() }
+    }
+
+    /// Iterations of a policy.
+    fn iterations(&self, policy: &str) -> Option<u64> {
+        self.policies.iter().find(|(name, _)| name == policy).map(|(_, summary)| summary.iterations)
+    }
+}
+
+/// A row for each trace: of each policy the iterations that count, and beside them what share that is of the oracle's, where
+/// it was asked for.
+pub fn across_table(rows: &[AcrossRow], screen: Screen) -> String {
+    let Some(first) = rows.first() else { return String::new() };
+    let names: Vec<&str> = first.policies.iter().map(|(name, _)| name.as_str()).collect();
+    let header: Vec<&str> = ["trace"].into_iter().chain(names).collect();
+    let cells = |row: &AcrossRow| {
+        let bound = row.iterations("oracle");
+        let cell = |(name, summary): &(String, PolicySummary)| match bound {
+            Some(bound) if name != "oracle" && bound > 0 => percent(summary.iterations as f64 / bound as f64),
+            _ => count(summary.iterations),
+        };
+        std::iter::once(row.name.clone()).chain(row.policies.iter().map(cell)).collect::<Vec<_>>()
+    };
+    let text = ratio_table(&header, &rows.iter().map(cells).collect::<Vec<_>>(), screen);
+    let what = if first.iterations("oracle").is_some() {
+        "iterations that count, as shares of the oracle's"
+    } else {
+        "iterations that count"
+    };
+    format!("{text}{what}\n")
+}
+
+/// A row for each policy: means over all replays with their 95 % confidence interval, and between what nine in ten are.
+pub fn interval_table(rows: &[AcrossRow], screen: Screen) -> String {
+    let Some(first) = rows.first() else { return String::new() };
+    let header = ["policy", "iterations", "nine in ten", "goodput share", "USD per 10^6 tokens"];
+    let line = |place: usize| {
+        let of = |value: &dyn Fn(&PolicySummary) -> Option<f64>| {
+            rows.iter().filter_map(|row| value(&row.policies[place].1)).collect::<Vec<_>>()
+        };
+        let iterations = of(&|summary| Some(summary.iterations as f64));
+        let [low, high] = nine_in_ten(&iterations);
+        vec![
+            first.policies[place].0.clone(),
+            interval(&iterations, figure),
+            format!("{} to {}", figure(low), figure(high)),
+            interval(&of(&|summary| summary.goodput_share), percent),
+            interval(&of(&|summary| summary.usd_per_million_tokens), figure),
+        ]
+    };
+    let lines: Vec<Vec<String>> = (0..first.policies.len()).map(line).collect();
+    let text = ratio_table(&header, &lines, screen);
+    format!("{text}means of {} markets, each with half of its 95 % confidence interval\n", count(rows.len() as u64))
+}
+
+/// `1,234 ± 5`.
+fn interval(values: &[f64], write: fn(f64) -> String) -> String {
+    let Some((mean, half)) = mean_and_half(values) else { return ABSENT.to_owned() };
+    format!("{} ± {}", write(mean), write(half))
+}
+
+/// The mean, and half of its 95 % confidence interval by the normal distribution: `1.96 s / sqrt(n)`. `None` of none.
+fn mean_and_half(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let deviation = if values.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
+    (!values.is_empty()).then(|| (mean, 1.96 * deviation / n.sqrt()))
+}
+
+/// Between what nine in ten are.
+fn nine_in_ten(values: &[f64]) -> [f64; 2] {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |share: f64| sorted.get((share * sorted.len().saturating_sub(1) as f64).round() as usize).copied();
+    [0.05, 0.95].map(|share| at(share).unwrap_or(f64::NAN))
+}
+
+/// A row for each trace and policy.
+pub fn across_csv(rows: &[AcrossRow]) -> String {
+    let mut text = String::from(
+        "trace,span_s,policy,iterations,tokens,tokens_per_s,goodput_share,lost_iterations,recoveries,recovery_s_mean,paid_gpu_s,usd,\
+         usd_per_million_tokens\n",
+    );
+    let or_empty = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    for row in rows {
+        for (policy, summary) in &row.policies {
+            writeln!(
+                text,
+                "\"{}\",{},{policy},{},{},{},{},{},{},{},{},{},{}",
+                row.name.replace('"', "\"\""),
+                row.span_s,
+                summary.iterations,
+                summary.tokens,
+                or_empty(summary.tokens_per_s),
+                or_empty(summary.goodput_share),
+                summary.lost_iterations,
+                summary.recoveries,
+                or_empty(summary.recovery_s_mean),
+                summary.paid_gpu_s,
+                summary.usd,
+                or_empty(summary.usd_per_million_tokens)
+            )
+            .expect(NEVER);
+        }
+    }
+    text
+}
+
+/// The same for machines.
+pub fn across_json(rows: &[AcrossRow]) -> String {
+    serde_json::to_string_pretty(rows).expect("rows have string keys only") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    #[test]
+    fn means_and_intervals_by_hand() {
+        // 1, 2, 3: mean 2, deviation 1.
+        let (mean, half) = mean_and_half(&[1.0, 2.0, 3.0]).unwrap();
+        approx::assert_relative_eq!(mean, 2.0);
+        approx::assert_relative_eq!(half, 1.96 / 3_f64.sqrt());
+        assert_eq!((mean_and_half(&[7.0]), mean_and_half(&[])), (Some((7.0, 0.0)), None));
+        let values: Vec<f64> = (0..=100).map(f64::from).collect();
+        assert_eq!(nine_in_ten(&values), [5.0, 95.0]);
+    }
+
+    #[test]
+    fn rows_have_a_cell_for_each_policy() {
+        let rows = [AcrossRow::new("a", &fixture::small()), AcrossRow::new("b", &fixture::small())];
+        assert_eq!(across_csv(&rows).lines().count(), 1 + 2 * 2);
+        let table = across_table(&rows, Screen::PLAIN);
+        assert!(table.contains("autohet") && table.contains("restart") && table.contains('7'), "{table}");
+        let table = interval_table(&rows, Screen::PLAIN);
+        assert!(table.contains("7.000 ± 0") && table.contains("means of 2 markets"), "{table}");
+        assert!(across_json(&rows).contains("\"span_s\""));
+    }
+}
