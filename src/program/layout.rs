@@ -48,7 +48,7 @@ impl Layout {
             // Behind the last stage of a chunk comes the first one of the next.
             if let ([from, .., to], true) = (&replica.stages[..], replica.chunk_count() > 1) {
                 let degrees = [to.tensor_parallel_size(), from.tensor_parallel_size()];
-                layout.connect([first[first.len() - 1], first[0]], degrees, plan.sequence_parallel);
+                layout.connect([first[first.len() - 1], first[0]], degrees, partitioned);
             }
             layout.first_rank.push(first);
         }

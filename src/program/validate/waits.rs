@@ -185,11 +185,11 @@ mod tests {
     use crate::program::LowerOptions;
     use rstest::rstest;
 
-    /// Two replicas of two stages of four layers.
+    /// Two replicas of two stages of four layers, tensor parallel, so that frameworks differ in what they send.
     fn plan() -> Plan {
         let stage = |replica: u32, p: u32| Stage {
             node: format!("n{replica}"),
-            gpus: vec![p],
+            gpus: vec![2 * p, 2 * p + 1],
             gpu_type: "T4".to_owned(),
             first_layer: 4 * p,
             num_layers: 4,
@@ -262,9 +262,9 @@ mod tests {
     #[test]
     fn nothing_waits_for_what_comes_later() {
         let (plan, mut program) = lowered("1f1b", "plain");
-        let instructions = &mut program.ranks[1].instructions;
+        let instructions = &mut program.ranks[2].instructions;
         instructions[0].after = Some(InstructionId(instructions.len() as u32 - 1));
-        let found = validate(&program, &plan, Rank(1)).unwrap_err().to_string();
-        assert_eq!(found, "rank 1: receive activation of micro batch 0 may begin before optimizer step has ended");
+        let found = validate(&program, &plan, Rank(2)).unwrap_err().to_string();
+        assert_eq!(found, "rank 2: receive activation of micro batch 0 may begin before optimizer step has ended");
     }
 }
