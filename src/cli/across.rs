@@ -19,6 +19,12 @@ pub(super) fn run(args: &AcrossArgs) -> anyhow::Result<Verdict> {
     check_options(args)?;
     let scenario = super::replay::resolve_job(args.policies.as_deref(), &args.job, &args.reading)?;
     let runner = Runner::new(&scenario)?;
+    let files = files_in(&args.traces)?;
+    if let Some(out) = args.out.as_deref() {
+        let inputs: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+        files::check_kept(&inputs, &[("--out", Some(out))])?;
+        files::check_writable(out)?;
+    }
     let rows = match (&args.traces[..], args.seeds) {
         ([], None) => {
             return Err(anyhow!(
@@ -30,7 +36,7 @@ pub(super) fn run(args: &AcrossArgs) -> anyhow::Result<Verdict> {
         (_, Some(_)) => {
             return Err(anyhow!("`--seeds` makes markets, and traces are given too\nhint: leave out one of them"));
         }
-        (given, None) => runner.files(&files_in(given)?, args.quiet)?,
+        (_, None) => runner.files(&files, args.quiet)?,
     };
     if let Some(path) = &args.out {
         files::write_files(&[(path.as_path(), across_csv(&rows).as_bytes())])?;

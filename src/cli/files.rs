@@ -42,6 +42,23 @@ pub(super) fn check_distinct(options: &[(&str, Option<&Path>)]) -> anyhow::Resul
     Ok(())
 }
 
+/// Refuses outputs in the place of what is read, or with what is read in them: it would be gone.
+pub(super) fn check_kept(inputs: &[&Path], outputs: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
+    for input in inputs.iter().filter(|input| input.exists()) {
+        let place = place_of(input);
+        for (option, output) in outputs.iter().filter_map(|(option, path)| Some((*option, (*path)?))) {
+            if place.starts_with(place_of(output)) {
+                return Err(anyhow!(
+                    "`{option}` is `{}`, which would replace the input `{}`\nhint: give it a place of its own",
+                    output.display(),
+                    input.display()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// A path in one spelling, whether or not there is something, from the root.
 fn place_of(path: &Path) -> PathBuf {
     let path = follow(path).unwrap_or_else(|_| path.to_owned());

@@ -2,7 +2,7 @@
 
 use super::args::ReplayArgs;
 use super::files;
-use super::replay::nodes_at;
+use super::replay::first_plan;
 use crate::cost::CostModel;
 use crate::metrics::memory_over_time;
 use crate::replay::Replay;
@@ -10,11 +10,15 @@ use crate::report::{IterationReport, ReplayPage, StageFootprint, gantt_svg, repl
 use crate::runtime::sim::simulate;
 use crate::scenario::Scenario;
 use crate::trace::NodeEvent;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Refuses a page that couldn't be written, or that would be written into the results.
-pub(super) fn check(args: &ReplayArgs, out: &Path) -> anyhow::Result<()> {
-    files::check_distinct(&[("--out", Some(out)), ("--report", args.report.as_deref())])?;
+pub(super) fn check(args: &ReplayArgs, trace: &Path, out: &Path) -> anyhow::Result<()> {
+    let outputs = [("--out", Some(out)), ("--report", args.report.as_deref())];
+    files::check_distinct(&outputs)?;
+    let read = args.job.profile.iter().chain(&args.scenario);
+    let inputs: Vec<&Path> = read.map(PathBuf::as_path).chain([trace]).collect();
+    files::check_kept(&inputs, &outputs)?;
     args.report.as_deref().map_or(Ok(()), files::check_writable)
 }
 
@@ -41,17 +45,14 @@ pub(super) fn write(
 
 /// One iteration of the first plan.
 fn gantt(replay: &Replay, cost: &CostModel, events: &[NodeEvent]) -> anyhow::Result<Option<String>> {
-    let first = replay.policies.iter().find_map(|outcome| Some((outcome, outcome.plans.first()?)));
-    let Some((outcome, planned)) = first else { return Ok(None) };
-    let start = outcome.segments.iter().find(|segment| segment.plan == Some(0)).map(|segment| segment.start);
-    let cluster = nodes_at(start.unwrap_or_default(), events);
-    let iteration = simulate(&planned.plan, &cluster, cost)?;
-    let memory = memory_over_time(&planned.plan, &iteration.program, &iteration.timeline, cost);
+    let Some((plan, cluster)) = first_plan(replay, events) else { return Ok(None) };
+    let iteration = simulate(plan, &cluster, cost)?;
+    let memory = memory_over_time(plan, &iteration.program, &iteration.timeline, cost);
     Ok(Some(gantt_svg(&IterationReport {
-        plan: &planned.plan,
+        plan,
         iteration: &iteration,
         memory: &memory,
-        footprints: StageFootprint::of_plan(&planned.plan, &cluster, cost),
+        footprints: StageFootprint::of_plan(plan, &cluster, cost),
         seq_length: cost.model().seq_length,
     })))
 }

@@ -7,6 +7,7 @@ use crate::cost::CostModel;
 use crate::elastic::checkpoint::CheckpointInterval;
 use crate::elastic::policies;
 use crate::elastic::{PlanMemory, Policy};
+use crate::plan::Plan;
 use crate::replay::{PolicyOutcome, Replay, ReplaySettings, replay};
 use crate::report::{
     ResultsFolder, Screen, Summary, SummaryInputs, costs_csv, ledger_csv, perfetto_json, plans_jsonl, policy_table,
@@ -38,7 +39,7 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     let name = file.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
     let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(&name));
     ResultsFolder::check(&out)?;
-    page::check(args, &out)?;
+    page::check(args, &file, &out)?;
     if !args.quiet {
         for note in &trace.notes {
             eprintln!("{}: {note}", file.display());
@@ -185,18 +186,28 @@ fn write_results(
     folder.write("recoveries.csv", recoveries_csv(replay))?;
     folder.write("plans.jsonl", plans_jsonl(replay))?;
     folder.write("throughput.svg", throughput_svg(replay, tokens_per_iteration))?;
-    let first = replay.policies.iter().find_map(|outcome| Some((outcome, outcome.plans.first()?)));
-    if let Some((outcome, planned)) = first {
-        let start = outcome.segments.iter().find(|segment| segment.plan == Some(0)).map(|segment| segment.start);
-        let iteration = simulate(&planned.plan, &nodes_at(start.unwrap_or_default(), events), cost)?;
-        let timeline = perfetto_json(&planned.plan, &iteration.program, &iteration.timeline, None);
+    if let Some((plan, cluster)) = first_plan(replay, events) {
+        let iteration = simulate(plan, &cluster, cost)?;
+        let timeline = perfetto_json(plan, &iteration.program, &iteration.timeline, None);
         folder.write("iteration.perfetto.json", timeline)?;
     }
     Ok(())
 }
 
+/// The first plan of the first policy whose plan is one on the trace's own nodes, and the nodes that were up then: those of
+/// the bound are on nodes without names, and those on demand on others.
+pub(super) fn first_plan<'a>(replay: &'a Replay, events: &[NodeEvent]) -> Option<(&'a Plan, Cluster)> {
+    replay.policies.iter().find_map(|outcome| {
+        let plan = &outcome.plans.first()?.plan;
+        let start = outcome.segments.iter().find(|segment| segment.plan == Some(0)).map(|segment| segment.start);
+        let cluster = nodes_at(start.unwrap_or_default(), events);
+        let is_there = |name: &str| cluster.nodes.iter().any(|node| node.name == name);
+        plan.stages().all(|(_, stage)| is_there(&stage.node)).then_some((plan, cluster))
+    })
+}
+
 /// The nodes that are up at a time, whatever happened to their names before and after.
-pub(super) fn nodes_at(time: SimTime, events: &[NodeEvent]) -> Cluster {
+fn nodes_at(time: SimTime, events: &[NodeEvent]) -> Cluster {
     let mut nodes = BTreeMap::new();
     for event in events.iter().take_while(|event| event.time <= time) {
         match &event.kind {

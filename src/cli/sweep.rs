@@ -28,7 +28,7 @@ fn run_sweep(file: &Path, args: &SweepArgs) -> anyhow::Result<Verdict> {
     let runs = sweep.runs()?;
     let shard = shard_of(args)?;
     let out = args.results.out.clone().unwrap_or_else(|| default_out(&sweep.name, shard));
-    let baseline = check_results(&args.results, &out, &sweep.axes)?;
+    let baseline = check_results(&args.results, &out, &sweep.axes, &[file])?;
     let cache = args.cache.as_deref().map(SweepCache::open).transpose()?;
     let journal_path = Journal::path_for(&out);
     let (mut journal, mut rows) = Journal::open(&journal_path, &sweep, runs.len(), shard, args.resume)?;
@@ -68,7 +68,8 @@ fn run_sweep(file: &Path, args: &SweepArgs) -> anyhow::Result<Verdict> {
 fn run_merge(args: &MergeArgs) -> anyhow::Result<Verdict> {
     let results = merge(&args.shards)?;
     let out = args.results.out.clone().unwrap_or_else(|| default_out(results.name(), None));
-    let baseline = check_results(&args.results, &out, &results.table.axes)?;
+    let shards: Vec<&Path> = args.shards.iter().map(PathBuf::as_path).collect();
+    let baseline = check_results(&args.results, &out, &results.table.axes, &shards)?;
     finish(&results, &args.results, &out, baseline)
 }
 
@@ -95,7 +96,12 @@ fn key_text(key: &[serde_json::Value]) -> String {
 }
 
 /// Refuses, before the work, places that couldn't be written and baselines that couldn't be compared with.
-fn check_results(args: &SweepResultsArgs, out: &Path, axes: &[String]) -> anyhow::Result<Option<Baseline>> {
+fn check_results(
+    args: &SweepResultsArgs,
+    out: &Path,
+    axes: &[String],
+    inputs: &[&Path],
+) -> anyhow::Result<Option<Baseline>> {
     ResultsFolder::check(out)?;
     let named = [
         ("--out", Some(out)),
@@ -104,6 +110,7 @@ fn check_results(args: &SweepResultsArgs, out: &Path, axes: &[String]) -> anyhow
         ("--report", args.report.as_deref()),
     ];
     files::check_distinct(&named)?;
+    files::check_kept(&inputs.iter().copied().chain(args.baseline.as_deref()).collect::<Vec<_>>(), &named)?;
     named[1..].iter().filter_map(|(_, path)| *path).try_for_each(files::check_writable)?;
     let Some(path) = &args.baseline else { return Ok(None) };
     let text = crate::input::read_text(path)

@@ -88,8 +88,11 @@ pub fn interval_table(rows: &[AcrossRow], screen: Screen) -> String {
 
 /// `1,234 ± 5`.
 fn interval(values: &[f64], write: fn(f64) -> String) -> String {
-    let Some((mean, half)) = mean_and_half(values) else { return ABSENT.to_owned() };
-    format!("{} ± {}", write(mean), write(half))
+    match mean_and_half(values) {
+        Some((mean, _)) if values.len() == 1 => write(mean),
+        Some((mean, half)) => format!("{} ± {}", write(mean), write(half)),
+        None => ABSENT.to_owned(),
+    }
 }
 
 /// The mean, and half of its 95 % confidence interval by the normal distribution: `1.96 s / sqrt(n)`. `None` of none.

@@ -150,8 +150,8 @@ pub fn recovery_table(comparison: &RecoveryComparison, screen: Screen) -> String
     let rows: Vec<Vec<String>> = comparison.cases.iter().map(|case| row(case).to_vec()).collect();
     let mut text = ratio_table(&COLUMNS, &rows, screen);
     text.push_str(
-        "seconds of standing still; ratios varuna / autohet: moving state, standing still,\n\
-         standing still and iterations done again\n",
+        "seconds of standing still; ratios varuna / autohet: moving state,\n\
+         standing still, standing still and iterations done again\n",
     );
     text
 }

@@ -78,10 +78,11 @@ fn read_range(range: &Table) -> Result<Values, String> {
         }
         None => return Ok(Values::Between { from, to, is_logarithmic }),
     };
-    let count = ((to - from) / step + 1e-9).floor() as u64 + 1;
-    if count > MOST_VALUES {
-        return Err(format!("the range has {count} values, at most {MOST_VALUES} are swept"));
+    let steps = ((to - from) / step + 1e-9).floor();
+    if steps >= MOST_VALUES as f64 {
+        return Err(format!("the range has {} values, at most {MOST_VALUES} are swept", steps + 1.0));
     }
+    let count = steps as u64 + 1;
     let is_whole = is_whole && step.fract() == 0.0;
     let value = |index: u64| {
         let number = from + index as f64 * step;
@@ -118,6 +119,7 @@ mod tests {
     #[test]
     fn what_is_no_range_is_refused() {
         for bad in [
+            "{ from = 0, to = 1e300, step = 1 }",
             "[]",
             "3",
             "{ from = 3, to = 1 }",

@@ -1,5 +1,6 @@
 //! Each policy on traces worked by hand, and what holds between policies on any trace.
 
+use crate::support::Sandbox;
 use autohet::cost::{CostModel, CostSettings};
 use autohet::elastic::checkpoint::{CheckpointInterval, CheckpointSettings};
 use autohet::elastic::{Cause, ReconfigurationSettings, policies};
@@ -242,4 +243,22 @@ fn a_node_is_taken_in_once_it_has_been_up_for_long_enough() {
     assert!(at_once < seconds(700), "{at_once}");
     let later = joined(1800.0).expect("it still pays");
     assert!((seconds(2400)..seconds(2500)).contains(&later), "{later}");
+}
+
+/// Nodes that come every ten minutes change the plan more often than checkpoints are due, and put none off.
+#[test]
+fn changes_of_plan_put_no_checkpoint_off() {
+    let joins: String = ["c", "d", "e", "f", "g", "h"]
+        .iter()
+        .zip(1..)
+        .fold(String::new(), |rows, (name, number)| rows + &format!("{},up,{name},V100-16,1\n", 600 * number));
+    let trace = format!("time_s,event,node,gpu_type,gpu_count\n{}{joins}4000,up,z,T4,1\n", v100s("ab"));
+    let sandbox = Sandbox::new().file("joins.csv", trace);
+    let args = ["--trace", "joins.csv", "--model", "gpt3-1.3b", "--global-batch-size", "64", "--policies", "autohet"];
+    let ran = sandbox.run(&[&args[..], &["--checkpoint-interval-s", "900", "--out", "out", "-q"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let timeline = sandbox.read("out/timeline.csv");
+    let begun = |phase: &str| timeline.lines().filter(|line| line.split(',').nth(3) == Some(phase)).count();
+    assert!(begun("recovering") >= 4, "{timeline}");
+    assert!(begun("checkpointing") >= 3, "{timeline}");
 }

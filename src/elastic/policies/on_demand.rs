@@ -9,7 +9,7 @@ use super::{Capacity, Policy};
 pub(super) fn policy() -> Policy {
     Policy {
         name: "on-demand",
-        summary: "has the trace's largest cluster all the time, at on-demand prices",
+        summary: "has the most nodes of each type that are ever up, all the time, at on-demand prices",
         capacity: Capacity::OnDemand,
         ..super::autohet::policy()
     }

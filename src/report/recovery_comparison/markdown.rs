@@ -87,8 +87,8 @@ fn difference(lost: LostState, cases: &[&RecoveryCase]) -> Option<String> {
     let single = match single {
         0 => String::new(),
         count => format!(
-            " In {count} of them AutoHet's plan is a single replica, whose lost layers nobody else had in memory: they are all local by \
-             name only, and go back to the checkpoint."
+            " In {count} of them all copies of a stage were on the lost nodes (the plan has a single replica, or its replicas share \
+             nodes): they are all local by name only, and go back to the checkpoint."
         ),
     };
     let why = match lost {

@@ -198,7 +198,12 @@ mod tests {
         refused("", "no column `status`");
         refused("gpus.H20,planner,status\n", "`gpus.H20, planner`");
         refused("gpus.T4,planner,status\n1,a,fine\n", "line 2: `status` is `fine`");
-        refused("gpus.T4,planner,status\n1,a,ok\n1,a,ok\n", "line 3: the row is there twice");
+        let figures = |rows: &str| format!("gpus.T4,planner,status,tokens_per_s\n{rows}");
+        refused(&figures("1,a,ok,7\n1,a,ok,7\n"), "line 3: the row is there twice");
+        refused(&figures("1,a,ok,7\n2,a,ok,abc\n"), "line 3: `tokens_per_s` is `abc`, expected a number");
+        refused(&figures("1,a,ok,NaN\n"), "line 2: `tokens_per_s` is `NaN`");
+        refused(&figures("1,a,ok,\n"), "line 2: the row is `ok` and has no figure");
+        refused(&figures(""), "line 1: no row");
         refused("gpus.T4,planner,status\n1,a\n", "line 2");
     }
 

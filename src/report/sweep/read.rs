@@ -1,6 +1,6 @@
 //! A sweep's CSV, read back to compare with.
 
-use super::cell;
+use super::{Better, better, cell};
 use super::{SweepStatus, SweepTable};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -69,14 +69,31 @@ impl Baseline {
             let status = serde_json::from_value(Value::String(status.to_owned())).map_err(|_| {
                 refused(number, format!("`status` is `{status}`, expected `ok`, `infeasible` or `error`"))
             })?;
-            let figure = |(name, text): (&str, &str)| Some((name.to_owned(), text.parse::<f64>().ok()?));
-            let figures = header.iter().zip(record.iter()).skip(at + 1).filter_map(figure).collect();
+            let figures =
+                header.iter().zip(record.iter()).skip(at + 1).filter(|(name, _)| better(name) != Better::Neither);
+            let figures: BTreeMap<String, f64> = figures
+                .filter(|(_, text)| !text.is_empty())
+                .map(figure)
+                .collect::<Result<_, _>>()
+                .map_err(|problem| refused(number, problem))?;
+            if status == SweepStatus::Ok && figures.is_empty() {
+                return Err(refused(number, "the row is `ok` and has no figure to compare with".to_owned()));
+            }
             if rows.insert(key, BaselineRow { status, figures }).is_some() {
                 return Err(refused(number, "the row is there twice".to_owned()));
             }
         }
+        if rows.is_empty() {
+            return Err(refused(1, "no row".to_owned()));
+        }
         Ok(Self { rows })
     }
+}
+
+/// Reads a figure.
+fn figure((name, text): (&str, &str)) -> Result<(String, f64), String> {
+    let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
+    value.map(|value| (name.to_owned(), value)).ok_or_else(|| format!("`{name}` is `{text}`, expected a number"))
 }
 
 impl SweepTable {

@@ -21,6 +21,7 @@ fn bad_options_are_refused() {
     sandbox.refuses(&["sweep", "s.toml", "--baseline", "rows.csv", "--tolerance", "2 percent"], &["not a share"]);
     sandbox.refuses(&["sweep", "s.toml", "--out", "s.toml"], &["s.toml"]);
     sandbox.refuses(&["sweep", "s.toml", "--cache", "s.toml"], &["s.toml"]);
+    sandbox.refuses(&["sweep", "s.toml", "--report", "s.toml"], &["`--report` is `s.toml`", "replace the input"]);
     sandbox.refuses(&["sweep", "merge", "none"], &["none/summary.json"]);
     sandbox.refuses(&["sweep"], &["FILE"]);
 }
