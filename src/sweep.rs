@@ -28,7 +28,7 @@ pub use axes::{Axis, Values};
 pub use cache::SweepCache;
 pub use combine::SampleSettings;
 pub use error::SweepError;
-pub use file::{Effort, SweepFile};
+pub use file::{Effort, SweepFile, key_text};
 pub use journal::Journal;
 pub use memory::Shared;
 pub use merge::merge;

@@ -7,7 +7,7 @@ use crate::report::{
     Baseline, GateOutcome, ResultsFolder, Screen, SweepRow, SweepStatus, compare_with_baseline, gate_junit,
     gate_markdown, gate_text, sweep_markdown, sweep_table,
 };
-use crate::sweep::{Journal, Shard, Shared, SweepCache, SweepFile, SweepResults, in_parallel, merge};
+use crate::sweep::{Journal, Run, Shard, Shared, SweepCache, SweepFile, SweepResults, in_parallel, key_text, merge};
 use anyhow::anyhow;
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -24,20 +24,21 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<Verdict> {
 }
 
 fn run_sweep(file: &Path, args: &SweepArgs) -> anyhow::Result<Verdict> {
-    let sweep = SweepFile::read(file)?;
+    let mut sweep = SweepFile::read(file)?;
     let runs = sweep.runs()?;
     let shard = shard_of(args)?;
     let out = args.results.out.clone().unwrap_or_else(|| default_out(&sweep.name, shard));
     let baseline = check_results(&args.results, &out, &sweep.axes, &[file])?;
     let cache = args.cache.as_deref().map(SweepCache::open).transpose()?;
+    let shared = Arc::new(Shared::new(cache));
+    sweep.note_inputs(&runs, &shared);
     let journal_path = Journal::path_for(&out);
     let (mut journal, mut rows) = Journal::open(&journal_path, &sweep, runs.len(), shard, args.resume)?;
-    let done: BTreeSet<String> = rows.iter().map(|row| key_text(&row.key)).collect();
+    let done = keys_of(&rows, &runs, &journal_path)?;
     let is_left = |(place, key): (usize, &[serde_json::Value])| {
         shard.is_none_or(|shard| shard.has(place)) && !done.contains(&key_text(key))
     };
     let left: Vec<_> = runs.iter().enumerate().filter(|(place, run)| is_left((*place, &run.key))).collect();
-    let shared = Arc::new(Shared::new(cache));
     let progress = Progress::new(left.len(), args.results.quiet)?;
     if !rows.is_empty() {
         progress.say(&format!("{} rows are there already", rows.len()));
@@ -91,8 +92,19 @@ fn default_out(name: &str, shard: Option<Shard>) -> PathBuf {
     Path::new("results").join(format!("{name}{suffix}"))
 }
 
-fn key_text(key: &[serde_json::Value]) -> String {
-    serde_json::Value::Array(key.to_vec()).to_string()
+/// The keys of the rows that are there already, each that of a run and there once.
+fn keys_of(rows: &[SweepRow], runs: &[Run], journal: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let known: BTreeSet<String> = runs.iter().map(|run| key_text(&run.key)).collect();
+    let mut keys = BTreeSet::new();
+    for key in rows.iter().map(|row| key_text(&row.key)) {
+        if !known.contains(&key) || !keys.insert(key.clone()) {
+            return Err(anyhow!(
+                "`{}` has a row of no run of this sweep, or one twice: {key}\nhint: leave out `--resume` to begin anew",
+                journal.display()
+            ));
+        }
+    }
+    Ok(keys)
 }
 
 /// Refuses, before the work, places that couldn't be written and baselines that couldn't be compared with.

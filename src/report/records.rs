@@ -2,7 +2,7 @@
 
 use super::figures::{count, figure};
 use super::table::{Screen, align_right, empty_table, trimmed};
-use comfy_table::ContentArrangement;
+use comfy_table::{ColumnConstraint, ContentArrangement};
 use serde_json::{Map, Value};
 
 /// Rows of named properties.
@@ -39,8 +39,13 @@ impl Records {
         };
         let numeric: Vec<usize> = (0..self.columns.len()).filter(is_numeric).collect();
         align_right(&mut table, numeric);
-        for column in table.column_iter_mut() {
+        // A word that is cut in two is another word.
+        let is_one_word = |column: usize| self.rows.iter().all(|row| !for_people(&row[column]).contains(' '));
+        for (number, column) in table.column_iter_mut().enumerate() {
             column.set_padding((0, 1));
+            if is_one_word(number) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
         }
         trimmed(&table) + "\n"
     }

@@ -78,7 +78,7 @@ fn drawn_numbers(all: u64, sample: SampleSettings) -> BTreeSet<u64> {
     drawn
 }
 
-/// Combinations with a number from each range. Two alike are all but impossible, and no harm.
+/// Combinations with a number from each range, none twice: fewer than were asked for where ranges are narrow.
 fn drawn(axes: &[Axis], sample: SampleSettings) -> Vec<Combination> {
     let mut random = Pcg64::seed_from_u64(sample.seed);
     let mut value = |axis: &Axis| match &axis.values {
@@ -90,7 +90,9 @@ fn drawn(axes: &[Axis], sample: SampleSettings) -> Vec<Combination> {
             Value::Float(format!("{number:.5e}").parse().unwrap_or(number))
         }
     };
-    (0..sample.count).map(|_| axes.iter().map(&mut value).collect()).collect()
+    let mut known = BTreeSet::new();
+    let drawn = (0..sample.count).map(|_| axes.iter().map(&mut value).collect::<Combination>());
+    drawn.filter(|combination| known.insert(format!("{combination:?}"))).collect()
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 mod keys;
 mod places;
 
-use super::SweepError;
 use super::axes::{Axis, Values, json};
 use super::combine::{SampleSettings, combinations};
 use super::run::{Point, Run};
+use super::{Shared, SweepError};
 use crate::elastic::policies;
 use crate::input;
 use crate::planner;
@@ -16,6 +16,7 @@ use crate::suggest;
 use keys::{flatten, set};
 use places::{first_line, hint_of, line_at, line_of_word, place_of};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use toml::{Table, Value};
@@ -107,6 +108,8 @@ pub struct SweepFile {
     sample: Option<SampleSettings>,
     /// Planners or policies.
     who: Vec<String>,
+    /// A hash of the files that its runs read, once they are known.
+    pub(super) inputs: String,
 }
 
 impl SweepFile {
@@ -166,7 +169,8 @@ impl SweepFile {
         base.insert("gpus_per_node".into(), i64::from(raw.gpus_per_node).into());
         let (kind, effort, bound, sample) = (raw.kind, raw.effort, raw.bound, raw.sample);
         let (name, text, file) = (name.to_owned(), text.to_owned(), file.to_owned());
-        let read = Self { name, text, kind, effort, bound, axes, file, base, list, grid, sample, who };
+        let read =
+            Self { name, text, kind, effort, bound, axes, file, base, list, grid, sample, who, inputs: String::new() };
         read.check_values()?;
         Ok(read)
     }
@@ -241,8 +245,29 @@ impl SweepFile {
                 Run { key, who: who.clone(), point: Arc::clone(&point) }
             }));
         }
+        let mut keys = BTreeSet::new();
+        if let Some(twice) = runs.iter().map(|run| key_text(&run.key)).find(|key| !keys.insert(key.clone())) {
+            let values = self.axes.join(", ");
+            return Err(SweepError::File {
+                place: place_of(&self.text, &self.file, if self.list.is_empty() { "grid" } else { "list" }),
+                problem: format!("two runs have the same values of {values}: {twice}"),
+                hint: "name each value once".to_owned(),
+            });
+        }
         Ok(runs)
     }
+
+    /// Notes what is in the files that the runs read: rows of other contents aren't rows of this sweep.
+    pub fn note_inputs(&mut self, runs: &[Run], shared: &Shared) {
+        let files: BTreeSet<&Path> = runs.iter().flat_map(|run| run.point.files()).collect();
+        let contents: Vec<String> = files.iter().map(|path| format!("{:032x}", shared.content_of(path))).collect();
+        self.inputs = contents.join(" ");
+    }
+}
+
+/// The key of a run as text.
+pub fn key_text(key: &[serde_json::Value]) -> String {
+    serde_json::Value::Array(key.to_vec()).to_string()
 }
 
 /// The axes of a grid; `refused` makes an error of a key and what is wrong with it.

@@ -37,6 +37,13 @@ impl Journal {
     ) -> Result<(Self, Vec<SweepRow>), SweepError> {
         let header = Header::new(sweep, runs, shard);
         let rows = if is_resumed { read(path, &header)? } else { Vec::new() };
+        if !is_resumed && !is_ours(path) {
+            return Err(SweepError::Rows {
+                path: path.to_owned(),
+                problem: "isn't the journal of a sweep, and would be written over".to_owned(),
+                hint: "name another `--out`",
+            });
+        }
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(|source| SweepError::write(folder, source))?;
         }
@@ -66,6 +73,14 @@ impl Journal {
     }
 }
 
+/// Whether there is nothing at the path, or a journal.
+fn is_ours(path: &Path) -> bool {
+    let Ok(text) = fs::read(path) else { return true };
+    let text = String::from_utf8_lossy(&text);
+    // One that was cut in its first line has no end of it.
+    text.split_once('\n').is_none_or(|(first, _)| serde_json::from_str::<Header>(first).is_ok())
+}
+
 /// The rows of a journal; none where there is no journal.
 fn read(path: &Path, header: &Header) -> Result<Vec<SweepRow>, SweepError> {
     let bytes = match fs::read(path) {
@@ -92,7 +107,8 @@ fn read(path: &Path, header: &Header) -> Result<Vec<SweepRow>, SweepError> {
         Some(Ok(_)) => return Err(refused("has rows of another sweep, or the sweep file was changed since")),
         Some(Err(_)) => return Err(refused("isn't the journal of a sweep")),
     }
-    Ok(lines.map_while(|line| SweepTable::row_of_line(&header.axes, line)).collect())
+    let rows = lines.map(|line| SweepTable::row_of_line(&header.axes, line)).collect::<Option<Vec<_>>>();
+    rows.ok_or_else(|| refused("has a line that is no row of this sweep"))
 }
 
 #[cfg(test)]
@@ -133,6 +149,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_journal_is_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("j.jsonl");
+        fs::write(&path, "precious\n").unwrap();
+        let error = Journal::open(&path, &sweep(16), 2, None, false).unwrap_err().to_string();
+        assert!(error.contains("isn't the journal of a sweep") && error.contains("\nhint: "), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"precious\n");
+    }
+
+    #[test]
+    fn edited_rows_and_rows_of_other_inputs_are_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("j.jsonl");
+        let (mut journal, _) = Journal::open(&path, &sweep(16), 2, None, false).unwrap();
+        journal.add(&row(8)).unwrap();
+        let mut other = sweep(16);
+        other.inputs = "another trace".to_owned();
+        let error = Journal::open(&path, &other, 2, None, true).unwrap_err().to_string();
+        assert!(error.contains("has rows of another sweep"), "{error}");
+        fs::write(&path, fs::read_to_string(&path).unwrap() + "garbage\n").unwrap();
+        let error = Journal::open(&path, &sweep(16), 2, None, true).unwrap_err().to_string();
+        assert!(error.contains("has a line that is no row"), "{error}");
+    }
+
+    #[test]
     fn rows_of_something_else_are_not_taken() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("j.jsonl");
@@ -143,6 +184,5 @@ mod tests {
         assert!(message(Journal::open(&path, &sweep(16), 2, shard, true)).contains("another shard"));
         fs::write(&path, "hello\n").unwrap();
         assert!(message(Journal::open(&path, &sweep(16), 2, None, true)).contains("isn't the journal"));
-        assert!(Journal::open(&path, &sweep(16), 2, None, false).is_ok());
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Header {
     pub(super) name: String,
     pub(super) kind: SweepKind,
     pub(super) axes: Vec<String>,
-    /// A hash of what the sweep file says.
+    /// A hash of what the sweep file says, and of what is in the files that its runs read.
     pub(super) sweep: String,
     /// The program that made the rows.
     pub(super) program: String,
@@ -39,7 +39,7 @@ impl Header {
             name: sweep.name.clone(),
             kind: sweep.kind,
             axes: sweep.axes.clone(),
-            sweep: format!("{:032x}", hash(&[said.as_bytes()])),
+            sweep: format!("{:032x}", hash(&[said.as_bytes(), sweep.inputs.as_bytes()])),
             program: PROGRAM.to_owned(),
             runs,
             shard: shard.filter(|shard| !shard.is_whole()).map(|shard| shard.to_string()),

@@ -11,6 +11,7 @@ use crate::scenario::Scenario;
 use crate::trace::generator::GeneratorSettings;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
 
@@ -82,6 +83,12 @@ impl Point {
         Ok(Self { scenario, cluster, market })
     }
 
+    /// The files that its runs read.
+    pub(super) fn files(&self) -> Vec<&Path> {
+        let cluster = self.cluster.as_deref().map(Path::new).filter(|path| path.is_file());
+        self.scenario.profile.iter().chain(&self.scenario.trace.file).map(PathBuf::as_path).chain(cluster).collect()
+    }
+
     /// Everything that its runs depend on, as text.
     fn content(&self, shared: &Shared) -> String {
         let mut scenario = self.scenario.clone();
@@ -94,7 +101,7 @@ impl Point {
             file("trace", shared.content_of(trace));
         }
         if let Some(cluster) = &self.cluster {
-            let path = std::path::Path::new(cluster);
+            let path = Path::new(cluster);
             if path.is_file() {
                 file("cluster", shared.content_of(path));
             }

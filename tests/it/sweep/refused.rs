@@ -8,6 +8,8 @@ fn bad_files_are_refused_with_their_line() {
     let sandbox = sandbox("[scenario]\nmodel = \"gpt3-1.3b\"\n[grid]\ngpus.T4 = [1, 2]\ngpus.T44 = [1]\n");
     sandbox.refuses(&["sweep", "s.toml"], &["`s.toml` line 5", "`T44`"]);
     sandbox.refuses(&["sweep", "none.toml"], &["cannot read `none.toml`"]);
+    let sandbox = sandbox.file("s.toml", "[scenario]\nmodel = \"gpt3-1.3b\"\n[grid]\ngpus.T4 = [1, 1]\n");
+    sandbox.refuses(&["sweep", "s.toml"], &["two runs have the same values of gpus.T4, planner"]);
     let sandbox = sandbox.file("s.toml", "[grid\n");
     sandbox.refuses(&["sweep", "s.toml"], &["`s.toml` line 1"]);
 }
