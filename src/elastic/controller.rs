@@ -155,7 +155,7 @@ impl<'a> Controller<'a> {
                 let placed = self.current.as_ref().expect("a change of plan ends with a plan");
                 self.bitmap.set_live(&placed.plan, self.step);
                 // Back at a checkpoint, or begun: nothing was done since. Where training moved on with what it had, the time goes on.
-                if self.step <= self.last_snapshot.1 {
+                if self.step <= self.last_snapshot.1 || self.bitmap.object_store_step() == Some(self.step) {
                     self.last_snapshot = (at, self.step);
                 }
                 self.at_boundary(at).map(Some)
