@@ -19,6 +19,7 @@ mod iteration;
 mod ledger_csv;
 mod loss_chart;
 mod movement;
+mod palette;
 mod panel;
 mod peer;
 mod perfetto;

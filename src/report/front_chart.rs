@@ -7,7 +7,7 @@ use plotters::style::RGBColor;
 const SIZE: Point = (820, 520);
 const PANEL: Panel = Panel { left: 76, right: 796, top: 60, bottom: 462 };
 const OTHER: RGBColor = RGBColor(170, 170, 170);
-const FRONT: RGBColor = RGBColor(0, 114, 178);
+const FRONT: RGBColor = super::palette::BLUE;
 const CHOSEN: RGBColor = RGBColor(213, 94, 0);
 /// Pixels between labels.
 const BETWEEN_LABELS: i32 = 18;

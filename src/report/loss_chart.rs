@@ -10,7 +10,7 @@ const HEIGHT: i32 = 420;
 const PANEL: Panel = Panel { left: 62, right: WIDTH - 24, top: 60, bottom: HEIGHT - 58 };
 
 /// Colours told apart by readers of any colour vision (Okabe and Ito 2008).
-const LOSS: RGBColor = RGBColor(0, 114, 178);
+const LOSS: RGBColor = super::palette::BLUE;
 const RECOVERY: RGBColor = RGBColor(213, 94, 0);
 const CHECKPOINT: RGBColor = RGBColor(0, 158, 115);
 /// Steps whose results were lost.

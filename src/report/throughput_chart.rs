@@ -9,6 +9,7 @@ mod ledger;
 mod policies;
 
 use super::canvas::{Anchor, Canvas, INK};
+use super::palette::SERIES;
 use super::panel::{Axis, Panel};
 use crate::replay::Replay;
 use plotters::style::RGBColor;
@@ -29,19 +30,8 @@ const TOKENS_HEIGHT: i32 = 130;
 const TIME_LABELS: i32 = 40;
 const BAR_PITCH: i32 = 26;
 
-/// Colours of policies, told apart by readers of any colour vision (Okabe and Ito 2008).
-const POLICY_COLORS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(60, 60, 60),
-];
-
 fn policy_color(index: usize) -> RGBColor {
-    POLICY_COLORS[index % POLICY_COLORS.len()]
+    SERIES[index % SERIES.len()]
 }
 
 /// The colour of a row of the ledger, as CSS has it.

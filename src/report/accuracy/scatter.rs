@@ -2,6 +2,7 @@
 
 use crate::measured::{Accuracy, Record};
 use crate::report::canvas::{Anchor, Canvas, FAINT_INK, GRID, INK, legend_width};
+use crate::report::palette::{BLUE, DARK, GREEN, ORANGE, PURPLE, SKY, VERMILION};
 use crate::report::panel::Panel;
 use plotters::style::{Color, RGBColor};
 
@@ -16,16 +17,8 @@ const FOOT: i32 = 58;
 const BAND: f64 = 0.1;
 const BAND_COLOR: RGBColor = RGBColor(232, 240, 232);
 
-/// Colours told apart by readers of any colour vision (Okabe and Ito 2008). Further sources take them again, as hollow marks.
-const COLORS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(60, 60, 60),
-];
+/// Further sources take them again, as hollow marks.
+const COLORS: [RGBColor; 7] = [BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, DARK];
 
 /// One of the two diagrams.
 struct Diagram {

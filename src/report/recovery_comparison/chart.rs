@@ -2,6 +2,7 @@
 
 use super::{LostState, PAPER, RecoveryCase, RecoveryComparison};
 use crate::report::canvas::{Anchor, Canvas, FAINT_INK, GRID, INK};
+use crate::report::palette::{BLUE, GREEN, ORANGE, PURPLE, VERMILION};
 use crate::report::panel::{Axis, Panel};
 use plotters::style::RGBColor;
 
@@ -15,14 +16,8 @@ const FOOT: i32 = 46;
 /// Half the width of a mark.
 const MARK: i32 = 5;
 
-/// Colours told apart by readers of any colour vision (Okabe and Ito 2008), by link speed.
-const COLORS: [RGBColor; 5] = [
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(204, 121, 167),
-];
+/// By link speed.
+const COLORS: [RGBColor; 5] = [ORANGE, GREEN, BLUE, VERMILION, PURPLE];
 const PAPER_FILL: RGBColor = RGBColor(238, 238, 226);
 
 /// A model on a cluster, and its cases.

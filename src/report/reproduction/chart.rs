@@ -2,6 +2,7 @@
 
 use super::{FAMILIES, Family, RIVALS, ReproducedCase, Reproduction, by_family};
 use crate::report::canvas::{Anchor, Canvas, FAINT_INK, GRID, INK, legend_width};
+use crate::report::palette::{BLUE, ORANGE, VERMILION};
 use crate::report::panel::{Axis, Panel};
 use plotters::style::{RGBColor, WHITE};
 
@@ -15,9 +16,9 @@ const HEADING: i32 = 30;
 const TOP: i32 = 66;
 const FOOT: i32 = 46;
 
-/// Colours told apart by readers of any colour vision (Okabe and Ito 2008), by rival.
-const COLORS: [RGBColor; 2] = [RGBColor(0, 114, 178), RGBColor(230, 159, 0)];
-const PAPER: RGBColor = RGBColor(213, 94, 0);
+/// By rival.
+const COLORS: [RGBColor; 2] = [BLUE, ORANGE];
+const PAPER: RGBColor = VERMILION;
 
 /// Draws the ratios as SVG: two bars a case, from one on, and a line where the paper's "up to" is.
 pub fn reproduction_svg(reproduction: &Reproduction) -> String {

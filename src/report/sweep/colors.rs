@@ -1,6 +1,7 @@
 //! Colours of a heat map: from light to dark in equal steps of lightness, so that a print in grey shows the same, and with
 //! blue against yellow, which readers of any colour vision tell apart.
 
+use crate::report::palette::{BLUE, BROWN, DARK, GREEN, PURPLE, SKY, VERMILION};
 use plotters::style::RGBColor;
 
 /// From the least to the most, light to dark.
@@ -8,15 +9,7 @@ const RAMP: [(u8, u8, u8); 6] =
     [(255, 247, 205), (216, 222, 170), (150, 190, 160), (85, 150, 160), (45, 100, 145), (20, 45, 95)];
 
 /// Colours of lines.
-pub(super) const LINES: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(160, 110, 0),
-    RGBColor(90, 90, 90),
-];
+pub(super) const LINES: [RGBColor; 7] = [BLUE, VERMILION, GREEN, PURPLE, SKY, BROWN, DARK];
 
 /// The colour of a share from 0 to 1.
 pub(super) fn of_share(share: f64) -> RGBColor {
