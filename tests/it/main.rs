@@ -14,6 +14,7 @@ mod reproduce;
 #[cfg(all(feature = "burn-cpu", target_os = "linux"))]
 mod run;
 mod scenarios;
+mod stories;
 mod support;
 mod sweep;
 mod terminal;

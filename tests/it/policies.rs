@@ -1,5 +1,6 @@
 //! Each policy on traces worked by hand, and what holds between policies on any trace.
 
+use crate::stories::rows;
 use crate::support::Sandbox;
 use autohet::cost::{CostModel, CostSettings};
 use autohet::elastic::checkpoint::{CheckpointInterval, CheckpointSettings};
@@ -12,7 +13,6 @@ use autohet::trace::{OfferDefaults, parse};
 use autohet::units::SimTime;
 use proptest::prelude::*;
 use rstest::rstest;
-use std::fmt::Write as _;
 
 /// Rows of a trace replayed under some policies, side by side, for a global batch of 64 samples and a checkpoint a minute.
 fn replayed(names: &[&str], model: &str, rows: &str) -> Vec<PolicyOutcome> {
@@ -169,28 +169,7 @@ fn capacity_that_vanishes_half_way_is_half_the_work(
     assert_eq!(half.paid, GpuTime::of(4, seconds(7200)));
 }
 
-/// What happens to one of four nodes: its number, seconds since the last event, and what, if it can.
-type Step = (usize, u64, u8);
-
-/// Rows of a story that holds together.
-fn rows(steps: &[Step]) -> String {
-    let (mut up, mut now, mut text) = ([false; 5], 0, String::new());
-    for &(node, after, what) in steps {
-        now += after;
-        let name = ["a", "b", "c", "d", "e"][node];
-        if !up[node] {
-            let (gpu, count) = [("T4", 4), ("V100-16", 2), ("T4", 1), ("A100-40", 2), ("V100-16", 2)][node];
-            writeln!(text, "{now},up,{name},{gpu},{count}").unwrap();
-            up[node] = true;
-        } else if what == 0 {
-            writeln!(text, "{now},notice,{name},,").unwrap();
-        } else {
-            writeln!(text, "{now},down,{name},,").unwrap();
-            up[node] = false;
-        }
-    }
-    text
-}
+const NODES: [(&str, u32); 5] = [("T4", 4), ("V100-16", 2), ("T4", 1), ("A100-40", 2), ("V100-16", 2)];
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
@@ -200,7 +179,7 @@ proptest! {
         large in any::<bool>(),
     ) {
         let model = if large { "gpt3-1.3b" } else { "bert-large" };
-        let outcomes = replayed(&policies::NAMES, model, &rows(&steps));
+        let outcomes = replayed(&policies::NAMES, model, &rows(&steps, &NODES));
         let bound = outcomes.iter().find(|outcome| outcome.policy == "oracle").unwrap();
         for outcome in outcomes.iter().filter(|outcome| outcome.policy != "on-demand") {
             prop_assert!(

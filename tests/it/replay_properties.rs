@@ -1,5 +1,6 @@
 //! What a replay does on traces made by hand, and what holds on any trace.
 
+use crate::stories::rows;
 use autohet::cost::{CostModel, CostSettings};
 use autohet::elastic::checkpoint::{CheckpointInterval, CheckpointSettings};
 use autohet::elastic::{Cause, ReconfigurationSettings, policies};
@@ -11,7 +12,6 @@ use autohet::trace::{OfferDefaults, parse};
 use autohet::units::SimTime;
 use proptest::prelude::*;
 use rstest::rstest;
-use std::fmt::Write as _;
 
 const HEADER: &str = "time_s,event,node,gpu_type,gpu_count\n";
 const POLICIES: [&str; 3] = ["autohet", "varuna", "restart"];
@@ -293,28 +293,7 @@ fn short_and_quiet_traces(#[case] policy: &str) {
     assert!(late.iterations > 0);
 }
 
-/// What happens to one of four nodes: its number, seconds since the last event, and what, if it can.
-type Step = (usize, u64, u8);
-
-/// Rows of a story that holds together.
-fn rows(steps: &[Step]) -> String {
-    let (mut up, mut now, mut text) = ([false; 4], 0, String::new());
-    for &(node, after, what) in steps {
-        now += after;
-        let name = ["a", "b", "c", "d"][node];
-        if !up[node] {
-            let (gpu, count) = [("T4", 4), ("V100-16", 2), ("T4", 1), ("A100-40", 2)][node];
-            writeln!(text, "{now},up,{name},{gpu},{count}").unwrap();
-            up[node] = true;
-        } else if what == 0 {
-            writeln!(text, "{now},notice,{name},,").unwrap();
-        } else {
-            writeln!(text, "{now},down,{name},,").unwrap();
-            up[node] = false;
-        }
-    }
-    text
-}
+const NODES: [(&str, u32); 4] = [("T4", 4), ("V100-16", 2), ("T4", 1), ("A100-40", 2)];
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
@@ -325,6 +304,6 @@ proptest! {
         large in any::<bool>(),
     ) {
         let job = if large { GPT } else { BERT };
-        job.replay(policy, &rows(&steps));
+        job.replay(policy, &rows(&steps, &NODES));
     }
 }
