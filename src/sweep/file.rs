@@ -143,6 +143,18 @@ impl SweepFile {
                 "leave it out, or set `kind`",
             ));
         }
+        if raw.kind == SweepKind::Replays && (raw.bound || raw.effort != Effort::default()) {
+            let key = if raw.bound { "bound" } else { "effort" };
+            return Err(refused(key, format!("`{key}` is of sweeps of plans"), "leave it out, or set `kind`"));
+        }
+        if raw.scenario.contains_key("policies") || raw.grid.contains_key("policies") {
+            let problem = "the policies of a sweep stand at its top".to_owned();
+            return Err(refused(
+                "policies",
+                problem,
+                "write `policies = [\"autohet\", \"varuna\"]` before `[scenario]`",
+            ));
+        }
         let who = who(role, names).map_err(|(problem, hint)| refused(plural(role), problem, &hint))?;
         let grid = read_grid(&raw.grid, &|key, problem| {
             let hint = "write `[1, 2, 4]` or `{ from = 0, to = 8, step = 2 }`";

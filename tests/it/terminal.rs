@@ -92,6 +92,8 @@ fn every_command_has_an_example_and_errors_of_the_command_line_a_hint() {
 
 #[test]
 fn a_mix_is_recommended_with_what_trains_on_it() {
+    let both = ["recommend", "--types", "T4", "--budget-usd-per-hour", "9", "--trace", "t.csv", "--away-minutes", "3"];
+    Sandbox::new().refuses(&both, &["'--trace <FILE>' cannot be used with '--away-minutes <MINUTES>'"]);
     let job = ["recommend", "--model", "gpt3-1.3b", "--global-batch-size", "16", "--effort", "fast"];
     let offer = ["--types", "V100-16:0.5,T4:0.2", "--gpus-per-node", "4", "--budget-usd-per-hour", "5"];
     let sandbox = Sandbox::with_small_trace();

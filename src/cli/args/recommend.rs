@@ -62,7 +62,7 @@ pub(in crate::cli) struct RecommendArgs {
     #[arg(long, value_name = "LOSSES", value_parser = parse_positive, allow_negative_numbers = true)]
     pub(in crate::cli) losses_per_node_hour: Option<f64>,
     /// With it, the mean time until a node is replaced
-    #[arg(long, value_name = "MINUTES", default_value_t = 25.0, requires = "losses_per_node_hour", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "MINUTES", default_value_t = 25.0, requires = "losses_per_node_hour", conflicts_with = "trace", value_parser = parse_positive, allow_negative_numbers = true)]
     pub(in crate::cli) away_minutes: f64,
     #[command(flatten)]
     pub(in crate::cli) job: JobArgs,

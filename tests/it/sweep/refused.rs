@@ -10,6 +10,13 @@ fn bad_files_are_refused_with_their_line() {
     sandbox.refuses(&["sweep", "none.toml"], &["cannot read `none.toml`"]);
     let sandbox = sandbox.file("s.toml", "[scenario]\nmodel = \"gpt3-1.3b\"\n[grid]\ngpus.T4 = [1, 1]\n");
     sandbox.refuses(&["sweep", "s.toml"], &["two runs have the same values of gpus.T4, planner"]);
+    for (given, part) in [
+        ("kind = \"replays\"\neffort = \"full\"\n", "`effort` is of sweeps of plans"),
+        ("kind = \"replays\"\nbound = true\n", "`bound` is of sweeps of plans"),
+        ("kind = \"replays\"\n[scenario]\npolicies = [\"autohet\"]\n", "the policies of a sweep stand at its top"),
+    ] {
+        Sandbox::new().file("s.toml", given).refuses(&["sweep", "s.toml"], &[part]);
+    }
     let sandbox = sandbox.file("s.toml", "[grid\n");
     sandbox.refuses(&["sweep", "s.toml"], &["`s.toml` line 1"]);
 }
