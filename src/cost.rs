@@ -13,7 +13,7 @@ pub use memory::{HeldChunk, StageShape};
 pub use settings::{CostSettings, Kernels};
 
 use crate::cluster::GpuSpec;
-use crate::model::{Execution, ModelSpec, Precision};
+use crate::model::{Execution, ModelSpec, PlannedModel, Precision};
 use crate::profile::{LayerProfile, ProfileError};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug)]
 pub struct CostModel {
     model: ModelSpec,
+    planned: PlannedModel,
     settings: CostSettings,
     framework: Framework,
     profile: Option<LayerProfile>,
@@ -48,7 +49,8 @@ pub struct CostModel {
 impl CostModel {
     /// Prices `model`; a profile, where given, replaces the estimate for what it measures. The framework is the plain one.
     pub fn new(model: ModelSpec, settings: CostSettings, profile: Option<LayerProfile>) -> Self {
-        Self { model, settings, framework: Framework::default(), profile }
+        let planned = PlannedModel::from(&model);
+        Self { model, planned, settings, framework: Framework::default(), profile }
     }
 
     /// The same under another framework.
@@ -60,6 +62,11 @@ impl CostModel {
     /// What executes the plans.
     pub fn framework(&self) -> Framework {
         self.framework
+    }
+
+    /// The model that is priced, as plans name it.
+    pub fn planned_model(&self) -> &PlannedModel {
+        &self.planned
     }
 
     /// The model that is priced.

@@ -28,7 +28,7 @@ mod tests;
 pub use controller::{Controller, ControllerSettings};
 pub use events::{Action, CheckpointPlace, Event, LostCopies, MembershipChange, Snapshot};
 pub use fetch::{copy_time, fetch_time};
-pub use layer_bitmap::{AllowedSources, LayerBitmap};
+pub use layer_bitmap::{AllowedSources, CHECKPOINTS_KEPT, LayerBitmap};
 pub use layout::{SHARDS_PER_BLOCK, Shard, ShardIndex, StateLayout, rank_slices};
 pub use peer_copies::{PeerCopies, PeerCopy};
 pub use placement::NodeClass;

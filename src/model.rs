@@ -4,14 +4,17 @@
 //! vocabulary projection, loss). Every cost in this crate is a function of a block, never of "the model".
 
 mod activations;
+mod description;
 mod error;
 mod parameters;
+mod planned;
 mod presets;
 mod products;
 mod shard;
 mod weight_gradients;
 
 pub use error::ModelError;
+pub use planned::PlannedModel;
 pub use products::MatrixProduct;
 pub use shard::{SHARDS_PER_BLOCK, Shard};
 

@@ -7,6 +7,7 @@ mod planner;
 mod rescheduled;
 mod schedule;
 mod validate;
+mod violation;
 
 pub use json::PlanFileError;
 pub use nodes::{cluster_of_plan, nodes_of_plan};
@@ -14,10 +15,10 @@ pub use objective::{Goal, Objective, PricedPlan};
 pub use planner::{Judge, JudgedPlan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, TrainingSettings};
 pub use rescheduled::{ScheduleChoice, ScheduleChoiceError};
 pub use schedule::{Held, ScheduleKind, ScheduleNameError, StagePosition};
-pub use validate::{PlanViolation, StagePlace};
+pub use violation::{PlanViolation, StagePlace};
 
 use crate::ids::{ChunkId, LayerId};
-use crate::model::{Block, Execution, Precision, Recompute};
+use crate::model::{Block, Execution, PlannedModel, Precision, Recompute};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -32,8 +33,8 @@ pub struct Plan {
     pub schema_version: u32,
     /// Name of the planner that made it.
     pub planner: String,
-    /// Name of the model.
-    pub model: String,
+    /// The model: a preset's name, or the shape of another.
+    pub model: PlannedModel,
     /// Samples per optimizer step, over all replicas: `B`.
     pub global_batch_size: u32,
     /// Samples per micro batch: `b`.

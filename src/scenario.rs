@@ -25,8 +25,11 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// Name of the model preset.
+    /// Name of a model preset, or a file that describes a model.
     pub model: String,
+    /// Tokens per sample, where they aren't as many as the model says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seq_length: Option<u32>,
     /// Nodes to plan for, in the mix notation or as a cluster file; a replay has those of its trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
@@ -184,6 +187,7 @@ impl Default for Scenario {
     fn default() -> Self {
         Self {
             model: "gpt3-6.7b".into(),
+            seq_length: None,
             cluster: None,
             policies: policies::DEFAULTS.map(str::to_owned).to_vec(),
             profile: Vec::new(),

@@ -40,6 +40,7 @@ use crate::runtime::device::messages::Job;
 use crate::runtime::device::{Conditions, DataSet, EmulationError, check_job};
 use crate::runtime::sim::Simulator;
 use given_plan::GivenPlan;
+use std::time::Duration;
 
 /// What the ranks of a plan are made to meet.
 pub type ConditionsOf = dyn Fn(&Plan) -> Result<Conditions, EmulationError>;
@@ -71,7 +72,13 @@ pub struct Training {
     pub sources: AllowedSources,
     /// How often nodes that die are started again, all together.
     pub max_restarts: u32,
+    /// After how long without a sign of life a worker's node counts as lost.
+    pub silence: Duration,
 }
+
+/// After how long without a sign of life a node counts as lost where nothing else is said: much longer than a busy machine
+/// leaves a thread waiting.
+pub const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
 /// Trains. Calls `observe` after each step and with everything else that happens.
 ///
@@ -174,6 +181,7 @@ pub fn train_plan(
         checkpoints: None,
         sources: AllowedSources::All,
         max_restarts: 0,
+        silence: SIGN_OF_LIFE,
     };
     train(&training, &mut |progress| match progress {
         Progress::Step(report) => observe(report),

@@ -13,7 +13,9 @@ pub(super) use iteration::IterationArgs;
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
 pub(super) use recommend::RecommendArgs;
 pub(super) use sweep::{MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
-pub(super) use terminal::{CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs};
+pub(super) use terminal::{
+    CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs, ShowModelArgs,
+};
 pub(super) use variation::VariationArgs;
 
 use super::reproduce::{RecoveryArgs, SailorArgs};
@@ -118,9 +120,12 @@ pub(super) enum EngineName {
 /// The training job: shared by replays and plans.
 #[derive(Debug, Default, Args)]
 pub(super) struct JobArgs {
-    /// Model preset [default: gpt3-6.7b]
-    #[arg(long, value_name = "NAME")]
+    /// Model: a preset, a description in TOML or JSON, or Hugging Face's config.json [default: gpt3-6.7b]
+    #[arg(long, value_name = "NAME|FILE")]
     pub(super) model: Option<String>,
+    /// Tokens per sample [default: as the model says]
+    #[arg(long, value_name = "TOKENS")]
+    pub(super) seq_length: Option<u32>,
     /// Samples per optimizer step, over all replicas [default: 512]
     #[arg(long, value_name = "SAMPLES", allow_negative_numbers = true)]
     pub(super) global_batch_size: Option<u32>,

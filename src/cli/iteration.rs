@@ -57,7 +57,9 @@ pub(super) fn read_plan(path: &Path) -> anyhow::Result<Plan> {
 fn world(args: &IterationArgs, plan: &Plan) -> anyhow::Result<(Cluster, CostModel)> {
     let file = args.scenario.as_deref().map(ScenarioFile::read).transpose()?;
     let mut scenario: Scenario = file.as_ref().map(|file| file.scenario.clone()).unwrap_or_default();
-    if let Some(place) = file.as_ref().and_then(|file| file.place_of("model")).filter(|_| scenario.model != plan.model)
+    let model = plan.model.spec()?;
+    if let Some(place) = file.as_ref().and_then(|file| file.place_of("model"))
+        && scenario.model_spec()? != model
     {
         let (found, expected) = (&scenario.model, &plan.model);
         return Err(anyhow!(
@@ -65,7 +67,6 @@ fn world(args: &IterationArgs, plan: &Plan) -> anyhow::Result<(Cluster, CostMode
         ));
     }
     let given = JobArgs {
-        model: Some(plan.model.clone()),
         profile: args.profile.clone(),
         nic_gbit_per_s: args.nic_gbit_per_s,
         nic_latency_us: args.nic_latency_us,
@@ -74,7 +75,7 @@ fn world(args: &IterationArgs, plan: &Plan) -> anyhow::Result<(Cluster, CostMode
     job::apply(&given, &mut scenario);
     scenario.cluster = args.cluster.clone().or(scenario.cluster);
     scenario.check()?;
-    let cost = job::cost_model(&scenario)?;
+    let cost = scenario.cost_model_of(model)?;
     let defaults = job::node_defaults(&scenario.network);
     let cluster = match &scenario.cluster {
         Some(described) => Cluster::from_argument(described, &defaults)?,

@@ -24,6 +24,7 @@ pub(super) fn apply_reading(args: &ReadingArgs, trace: &mut TraceSettings) {
 pub(super) fn apply(args: &JobArgs, scenario: &mut Scenario) {
     let set = |target: &mut f64, value: Option<f64>| *target = value.unwrap_or(*target);
     scenario.model = args.model.clone().unwrap_or_else(|| scenario.model.clone());
+    scenario.seq_length = args.seq_length.or(scenario.seq_length);
     let training = &mut scenario.training;
     training.global_batch_size = args.global_batch_size.unwrap_or(training.global_batch_size);
     training.precision = args.precision.unwrap_or(training.precision);

@@ -34,7 +34,7 @@ pub(super) fn write(
     let samples = u64::from(scenario.training.global_batch_size);
     let page = replay_html(&ReplayPage {
         trace,
-        model: &scenario.model,
+        model: &cost.model().name,
         replay,
         tokens_per_iteration: samples * u64::from(cost.model().seq_length),
         gantt: gantt(replay, cost, events)?,

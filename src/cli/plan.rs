@@ -1,6 +1,6 @@
 //! `autohet-sim plan` and `autohet-sim compare`.
 
-use super::args::{CompareArgs, ComparisonFormat, Format, ObjectiveName, PlanArgs};
+use super::args::{CompareArgs, ComparisonFormat, Format, ObjectiveName, PlanArgs, ProblemArgs};
 use super::problem::Problem;
 use super::{Verdict, files, job, print, print_json, replan};
 use crate::cluster::{Cluster, Node};
@@ -18,7 +18,7 @@ use crate::report::{
 use crate::runtime::sim::simulate;
 use anyhow::anyhow;
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
@@ -94,6 +94,10 @@ fn check_places(args: &PlanArgs) -> anyhow::Result<()> {
         ("--export", args.export.as_deref()),
     ];
     files::check_distinct(&places)?;
+    let ProblemArgs { cluster, scenario, job, .. } = &args.problem;
+    let names = [cluster, &job.model].into_iter().flatten().map(Path::new);
+    let inputs: Vec<&Path> = scenario.iter().chain(&job.profile).map(PathBuf::as_path).chain(names).collect();
+    files::check_kept(&inputs, &places)?;
     places.into_iter().filter_map(|(_, path)| path).try_for_each(files::check_writable)
 }
 

@@ -4,7 +4,6 @@ use super::args::{JudgeName, ProblemArgs, VariationArgs};
 use super::job;
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
-use crate::model::ModelSpec;
 use crate::plan::{Judge, Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner};
 use crate::planner::sailor::SailorJudge;
 use crate::report::{PlanReport, StageFootprint};
@@ -35,8 +34,9 @@ impl Problem {
             Some(file) if !is_argument => file.place_of(key).map(|place| (place, key.to_owned())),
             _ => None,
         };
-        let place = in_file("model", args.job.model.is_some());
-        ModelSpec::preset(&scenario.model).map_err(|error| placed(place, error.into()))?;
+        let is_argument = args.job.model.is_some() || args.job.seq_length.is_some();
+        let place = in_file("model", is_argument);
+        scenario.model_spec().map_err(|error| placed(place, error.into()))?;
         let place = in_file("profile", !args.job.profile.is_empty());
         let cost = job::cost_model(&scenario).map_err(|error| placed(place, error))?;
         let described = scenario.cluster.as_deref().ok_or_else(|| no_cluster(args))?;

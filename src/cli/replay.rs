@@ -60,7 +60,7 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     page::write(args, &name, &replay, &scenario, &cost, &events)?;
     match args.format {
         Format::Json => print(&summary.to_json())?,
-        Format::Table => print_table(&replay, &scenario, &written)?,
+        Format::Table => print_table(&replay, &cost.model().name, &scenario, &written)?,
     }
     Ok(if replay.policies.iter().any(|outcome| outcome.iterations > 0) { Verdict::Good } else { Verdict::Bad })
 }
@@ -229,12 +229,12 @@ fn why_no_iterations(outcome: &PolicyOutcome) -> String {
     format!("never trained: {}", outcome.refusal.as_deref().unwrap_or(too_short))
 }
 
-fn print_table(replay: &Replay, scenario: &Scenario, written: &Path) -> anyhow::Result<()> {
+fn print_table(replay: &Replay, model: &str, scenario: &Scenario, written: &Path) -> anyhow::Result<()> {
     let batch = match scenario.training.global_batch_size {
         1 => "1 sample".to_owned(),
         samples => format!("{samples} samples"),
     };
-    let heading = format!("{}, global batch of {batch}, {} of trace\n", scenario.model, replay.span);
+    let heading = format!("{}, global batch of {batch}, {} of trace\n", model, replay.span);
     let mut text = heading + &policy_table(replay, Screen::of_stdout());
     if !text.ends_with('\n') {
         text.push('\n');

@@ -1,4 +1,4 @@
-//! `autohet-run`: trains a model for real, on this machine.
+//! `autohet-run`: trains a model for real.
 
 mod args;
 mod check;
@@ -24,11 +24,14 @@ use crate::training::{Progress, Schedule, Training, TrainingError, WorkerCommand
 use crate::validation::ValidationError;
 use args::{Backend, RunCommand, WorkerArgs};
 use conditions::Devices;
+use interrupt::Stop;
 use planning::{Asked, Planned};
 use session::Session;
 use settings::OptimizerSettings;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Runs `autohet-run`: data on stdout, everything else on stderr.
 pub fn run_training(args: &RunArgs) -> ExitCode {
@@ -55,28 +58,37 @@ fn happened_while_training(error: &anyhow::Error) -> bool {
 
 fn serve(args: &WorkerArgs) -> ExitCode {
     let Err(error) = hosts::serve(args) else { return ExitCode::SUCCESS };
-    let is_lost = matches!(error.downcast_ref(), Some(DeviceError::Environment { .. }));
+    let is_input =
+        matches!(error.downcast_ref(), Some(DeviceError::Environment { .. } | DeviceError::NoCoordinator { .. }));
     // Of a process that it has started, the coordinator says what went wrong.
-    if args.coordinator.is_some() || is_lost {
+    if args.coordinator.is_some() || is_input {
         eprintln!("error: {error}");
     }
-    ExitCode::from(if error.is::<DeviceError>() && !is_lost { EXIT_VERDICT } else { EXIT_INPUT })
+    ExitCode::from(if error.is::<DeviceError>() && !is_input { EXIT_VERDICT } else { EXIT_INPUT })
 }
 
 fn coordinate(args: &RunArgs) -> anyhow::Result<()> {
-    let (training, session) = prepare(args)?;
-    let session = Arc::new(Mutex::new(session));
-    interrupt::end_on_signals(&session)?;
-    let open = || session.lock().unwrap_or_else(PoisonError::into_inner);
-    let trained = train(&training, &mut |progress: &Progress<'_>| open().observe(progress));
-    let mut session = open();
-    let outcome = trained.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
+    let (mut training, mut session) = prepare(args)?;
+    let stop = Stop::on_signals()?;
+    training.schedule.stop = Some(Arc::clone(&stop.is_raised));
+    let trained = train(&training, &mut |progress: &Progress<'_>| session.observe(progress));
+    let signalled = stop.exit_code().filter(|_| trained.is_ok());
+    let outcome = match &trained {
+        Ok(()) if signalled.is_some() => "interrupted".to_owned(),
+        Ok(()) => "done".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    if signalled.is_some() {
+        session.note(&outcome);
+    }
     let written = session.write(&outcome);
     match session.take_broken() {
         Some(error) => return Err(error),
         None => trained?,
     }
-    written
+    written?;
+    // All workers have ended, and nothing is left to be done.
+    signalled.map_or(Ok(()), |code| std::process::exit(code))
 }
 
 /// From arguments to what is to be done and where it is told. What can't be done is refused here, before anything is.
@@ -85,6 +97,8 @@ fn prepare(args: &RunArgs) -> anyhow::Result<(Training, Session)> {
     let checkpoint_dir = args.checkpoints.checkpoint_dir.as_deref();
     let places = [("--out", output.out.as_deref()), ("--plan-out", plan_out), ("--checkpoint-dir", checkpoint_dir)];
     files::check_distinct(&places)?;
+    // The folder of checkpoints is only added to.
+    files::check_kept(&inputs(args), &places[..2])?;
     plan_out.map(files::check_writable).transpose()?;
     let checkpoints = args.checkpoints.resolve()?;
     args.injection.trace.check_idle(args.devices.backend == Backend::Cuda && args.planning.plan.is_none())?;
@@ -124,11 +138,21 @@ fn prepare(args: &RunArgs) -> anyhow::Result<(Training, Session)> {
         checkpoints,
         sources: args.injection.recover_from.into(),
         max_restarts: args.injection.max_restarts,
+        silence: Duration::from_secs(args.injection.silence_s),
         command: worker_command()?,
         data,
         job,
     };
     Ok((training, session))
+}
+
+/// What is read, of what may be a file.
+fn inputs(args: &RunArgs) -> Vec<&Path> {
+    let RunArgs { planning, data, devices, injection, hosts, .. } = args;
+    let paths =
+        [&planning.plan, &data.data, &devices.profile, &injection.trace.inject, &hosts.hosts, &hosts.secret_file];
+    let names = [&planning.model, &devices.cluster].into_iter().flatten();
+    paths.into_iter().flatten().map(PathBuf::as_path).chain(names.map(Path::new)).collect()
 }
 
 /// How many times slower than predicted devices are made; nothing where predictions say nothing of them. Those of the

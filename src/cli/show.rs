@@ -1,16 +1,38 @@
 //! `autohet-sim show`.
 
 use super::Verdict;
-use super::args::{ShowCommand, ShowGpuArgs};
+use super::args::{ShowCommand, ShowGpuArgs, ShowModelArgs};
 use super::list::print_records;
 use crate::cluster::GpuSpec;
+use crate::ids::LayerId;
+use crate::model::{Block, ModelSpec};
 use crate::report::{Records, rounded};
 use serde_json::Value;
 
 pub(super) fn run(command: &ShowCommand) -> anyhow::Result<Verdict> {
     match command {
         ShowCommand::Gpu(args) => run_gpu(args),
+        ShowCommand::Model(args) => run_model(args),
     }
+}
+
+/// The shapes that a preset or a file stands for, and what follows from them.
+fn run_model(args: &ShowModelArgs) -> anyhow::Result<Verdict> {
+    let model = ModelSpec::from_argument(&args.model)?.with_seq_length(args.seq_length)?;
+    let layer = Block::Layer(LayerId(0));
+    let billion = |count: u64| rounded(count as f64 * 1e-9);
+    let shapes = serde_json::to_value(&model)?;
+    let shapes = shapes.as_object().into_iter().flatten().map(|(key, value)| (key.as_str(), value.clone(), ""));
+    let followed = [
+        ("parameters", billion(model.parameters()), "billion"),
+        ("parameters of a layer", billion(model.block_parameters(layer)), "billion"),
+        ("training on a sample", rounded(model.model_flops_per_iteration(1) * 1e-12), "Tflop"),
+    ];
+    let mut records = Records::new(&[("figure", "figure"), ("value", "value"), ("unit", "unit")]);
+    for (figure, value, unit) in shapes.chain(followed) {
+        records.push(vec![figure.into(), value, unit.into()]);
+    }
+    print_records(&records, args.format)
 }
 
 /// Each figure with its unit, and the source that the catalog names for it.

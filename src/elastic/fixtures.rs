@@ -22,7 +22,7 @@ pub(super) fn plan(tensor_parallel_size: u32, replicas: &[&[(&str, u32, u32)]]) 
     Plan {
         schema_version: SCHEMA_VERSION,
         planner: "test".to_owned(),
-        model: "test".to_owned(),
+        model: "test".into(),
         global_batch_size: replicas.len() as u32,
         micro_batch_size: 1,
         sequence_parallel: false,

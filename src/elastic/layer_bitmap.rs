@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Checkpoints kept on local disks and in the object store; the older one is what is left when the newer one turns out
 /// to be damaged or is lost with its nodes.
-const CHECKPOINTS_KEPT: usize = 2;
+pub const CHECKPOINTS_KEPT: usize = 2;
 
 /// Where a policy may read state from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

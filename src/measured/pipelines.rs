@@ -128,7 +128,7 @@ fn reading(config: &Config, file: &File, refuse: Refuse) -> Result<Reading, Meas
     let plan = Plan {
         schema_version: SCHEMA_VERSION,
         planner: "measured".into(),
-        model: model.name.clone(),
+        model: (&model).into(),
         global_batch_size: config.global_batch_size,
         micro_batch_size: config.micro_batch_size,
         sequence_parallel: false,

@@ -1,7 +1,7 @@
 //! Plans as files.
 
 use super::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, StagePlace};
-use crate::model::{Precision, Recompute};
+use crate::model::{PlannedModel, Precision, Recompute};
 use serde::Deserialize;
 
 /// Why a file isn't a plan.
@@ -84,7 +84,7 @@ struct PlanOfOneDegree {
     #[serde(rename = "schema_version")]
     _schema_version: u32,
     planner: String,
-    model: String,
+    model: PlannedModel,
     global_batch_size: u32,
     micro_batch_size: u32,
     tensor_parallel_size: u32,

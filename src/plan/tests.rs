@@ -25,7 +25,7 @@ pub(super) fn plan() -> Plan {
     Plan {
         schema_version: SCHEMA_VERSION,
         planner: "by hand".to_owned(),
-        model: "gpt3-1.3b".to_owned(),
+        model: "gpt3-1.3b".into(),
         global_batch_size: 8,
         micro_batch_size: 2,
         sequence_parallel: false,
@@ -55,7 +55,7 @@ fn every_violation_is_named() {
         assert!(found.iter().any(|text| text.contains(expected)), "`{expected}` is not in {found:?}");
     };
     said(|p| p.schema_version = 9, "schema version 9");
-    said(|p| p.model = "bert-large".to_owned(), "for model `bert-large`, not `gpt3-1.3b`");
+    said(|p| p.model = "bert-large".into(), "for model `bert-large`, not `gpt3-1.3b`");
     said(|p| p.replicas.clear(), "no replicas");
     said(|p| p.replicas[0].stages.clear(), "replica 0 has no stages");
     said(|p| p.replicas[0].micro_batches = 0, "replica 0 has no micro batches");

@@ -1,191 +1,12 @@
 //! Whether a plan can run: on these nodes, for this model, within each GPU's memory.
 
-use super::{Held, Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
+use super::violation::MOST_SAMPLES;
+use super::{Held, Plan, PlanViolation, Replica, SCHEMA_VERSION, ScheduleKind, Stage, StagePlace};
 use crate::cluster::{Cluster, Node};
 use crate::cost::{CostModel, HeldChunk, StageMemory, StageShape};
 use crate::ids::ChunkId;
 use crate::model::ModelSpec;
-use crate::units::format_bytes;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-
-/// Where in a plan something is wrong: replica and stage, both counted from zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StagePlace {
-    /// Index into [`Plan::replicas`].
-    pub replica: usize,
-    /// Index into [`Replica::stages`].
-    pub stage: usize,
-}
-
-impl fmt::Display for StagePlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "replica {} stage {}", self.replica, self.stage)
-    }
-}
-
-/// One reason why a plan can't run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanViolation {
-    /// Written for another version of the schema.
-    #[error("the plan has schema version {found}, this program reads {SCHEMA_VERSION}")]
-    SchemaVersion {
-        /// Version in the plan.
-        found: u32,
-    },
-    /// Made for another model.
-    #[error("the plan is for model `{found}`, not `{expected}`")]
-    Model {
-        /// Model that is to be trained.
-        expected: String,
-        /// Model in the plan.
-        found: String,
-    },
-    /// Nothing would run.
-    #[error("the plan has no replicas")]
-    NoReplicas,
-    /// A replica without stages.
-    #[error("replica {replica} has no stages")]
-    NoStages {
-        /// Index of the replica.
-        replica: usize,
-    },
-    /// A replica that would compute nothing.
-    #[error("replica {replica} has no micro batches")]
-    NoMicroBatches {
-        /// Index of the replica.
-        replica: usize,
-    },
-    /// The micro batches don't add up to the global batch.
-    #[error(
-        "{micro_batches} micro batches of {micro_batch_size} samples don't make the global batch of {global_batch_size}"
-    )]
-    GlobalBatch {
-        /// Sum over the replicas.
-        micro_batches: u64,
-        /// Samples per micro batch.
-        micro_batch_size: u32,
-        /// Samples per iteration.
-        global_batch_size: u32,
-    },
-    /// A stage on a node that isn't there.
-    #[error("{place}: there is no node `{node}` in the cluster")]
-    UnknownNode {
-        /// The stage.
-        place: StagePlace,
-        /// Name of the node.
-        node: String,
-    },
-    /// A stage on a GPU that the node lacks.
-    #[error("{place}: node `{node}` has {gpu_count} GPUs, there is no GPU {gpu}")]
-    GpuOutOfRange {
-        /// The stage.
-        place: StagePlace,
-        /// Name of the node.
-        node: String,
-        /// Local index in the plan.
-        gpu: u32,
-        /// GPUs of the node.
-        gpu_count: u32,
-    },
-    /// Two stages on one GPU.
-    #[error("{place}: GPU {gpu} of node `{node}` is used already")]
-    GpuUsedTwice {
-        /// The later of the stages.
-        place: StagePlace,
-        /// Name of the node.
-        node: String,
-        /// Local index.
-        gpu: u32,
-    },
-    /// The plan believes in another GPU type.
-    #[error("{place}: node `{node}` has GPUs of type `{found}`, the plan says `{expected}`")]
-    GpuType {
-        /// The stage.
-        place: StagePlace,
-        /// Name of the node.
-        node: String,
-        /// Type in the plan.
-        expected: String,
-        /// Type in the cluster.
-        found: String,
-    },
-    /// A stage of a degree by which the model's layers can't be shared, or without GPUs.
-    #[error(
-        "{place}: has {tensor_parallel_size} GPUs, which can't share the model's {num_attention_heads} attention heads and its MLP width {ffn_hidden_size} evenly"
-    )]
-    TensorParallel {
-        /// The stage.
-        place: StagePlace,
-        /// Its degree: the number of its GPUs.
-        tensor_parallel_size: u32,
-        /// Query heads of the model.
-        num_attention_heads: u32,
-        /// Inner width of the model's MLP.
-        ffn_hidden_size: u32,
-    },
-    /// Layers left out or held twice.
-    #[error("{place}: starts at layer {found}, expected layer {expected}")]
-    LayersNotContiguous {
-        /// The stage.
-        place: StagePlace,
-        /// Layer that follows the previous stage.
-        expected: u64,
-        /// Layer in the plan.
-        found: u32,
-    },
-    /// A stage with another number of chunks than the first one, or with several where the schedule has one.
-    #[error("{place}: has {found} chunks of layers, expected {expected}")]
-    Chunks {
-        /// The stage.
-        place: StagePlace,
-        /// Chunks of the first stage, or one.
-        expected: usize,
-        /// Chunks of the stage.
-        found: usize,
-    },
-    /// A replica whose micro batches can't go through its chunks in turn.
-    #[error(
-        "replica {replica} has {micro_batches} micro batches, which isn't a multiple of its {depth} stages, as several chunks a stage need"
-    )]
-    InterleavedMicroBatches {
-        /// Index of the replica.
-        replica: usize,
-        /// Its micro batches.
-        micro_batches: u32,
-        /// Its stages.
-        depth: usize,
-    },
-    /// A stage or a chunk without a layer.
-    #[error("{place}: holds no layers")]
-    NoLayers {
-        /// The stage.
-        place: StagePlace,
-    },
-    /// A replica that holds more or fewer layers than the model has.
-    #[error("replica {replica} holds {found} layers, the model has {expected}")]
-    LayersNotCovered {
-        /// Index of the replica.
-        replica: usize,
-        /// Layers of the model.
-        expected: u32,
-        /// Layers of the replica.
-        found: u64,
-    },
-    /// A GPU that would run out of memory.
-    #[error("{place}: needs {} per GPU, `{gpu_type}` has {}", format_bytes(*needed_bytes), format_bytes(*available_bytes))]
-    Memory {
-        /// The stage.
-        place: StagePlace,
-        /// GPU type of the stage.
-        gpu_type: String,
-        /// Peak of one GPU of the stage.
-        needed_bytes: u64,
-        /// Memory of that GPU.
-        available_bytes: u64,
-    },
-}
 
 impl Plan {
     /// Checks everything that must hold before the plan can run.
@@ -270,11 +91,14 @@ impl Plan {
         if self.schema_version != SCHEMA_VERSION {
             found.push(PlanViolation::SchemaVersion { found: self.schema_version });
         }
-        if self.model != model.name {
-            found.push(PlanViolation::Model { expected: model.name.clone(), found: self.model.clone() });
+        if !self.model.is(model) {
+            found.push(PlanViolation::Model { expected: model.name.clone(), found: self.model.to_string() });
         }
         if self.replicas.is_empty() {
             found.push(PlanViolation::NoReplicas);
+        }
+        if self.global_batch_size > MOST_SAMPLES {
+            found.push(PlanViolation::TooManySamples { found: self.global_batch_size });
         }
         let micro_batches = self.replicas.iter().map(|replica| u64::from(replica.micro_batches)).sum::<u64>();
         if micro_batches * u64::from(self.micro_batch_size) != u64::from(self.global_batch_size) {

@@ -237,7 +237,7 @@ mod tests {
         let plan = Plan {
             schema_version: SCHEMA_VERSION,
             planner: String::new(),
-            model: "gpt3-1.3b".to_owned(),
+            model: "gpt3-1.3b".into(),
             global_batch_size: replicas * micro_batches * EXECUTION.micro_batch_size,
             micro_batch_size: EXECUTION.micro_batch_size,
             sequence_parallel: EXECUTION.sequence_parallel,

@@ -34,7 +34,7 @@ pub(super) fn planned(with_v100: bool) -> PlannedIteration {
     let plan = Plan {
         schema_version: SCHEMA_VERSION,
         planner: "autohet".to_owned(),
-        model: "gpt3-1.3b".to_owned(),
+        model: "gpt3-1.3b".into(),
         global_batch_size: 16,
         micro_batch_size: 1,
         sequence_parallel: false,

@@ -96,7 +96,7 @@ pub fn iteration_json(report: &IterationReport<'_>) -> Value {
         })
     };
     json!({
-        "model": plan.model,
+        "model": plan.model.name(),
         "schedule": plan.schedule,
         "iteration_s": makespan_s,
         "bubble_fraction": report.bubble_fraction(),

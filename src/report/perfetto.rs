@@ -62,7 +62,7 @@ fn about(plan: &Plan, program: &Program, timeline: &Timeline) -> Value {
     let times = timeline.rank_times(program);
     let bubble_s: f64 = times.iter().map(|time| time.bubble.as_seconds()).sum();
     json!({
-        "model": plan.model,
+        "model": plan.model.name(),
         "planner": plan.planner,
         "global_batch_size": plan.global_batch_size,
         "tensor_parallel_size": match plan.tensor_parallel_sizes()[..] {

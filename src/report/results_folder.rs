@@ -3,7 +3,7 @@
 use super::ReportError;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The files that each command writes into its folder; the first two are always among them. A folder that has these two, and
 /// nothing that isn't in the list, is one of ours: deleting it loses what can be made again, and nothing else.
@@ -155,10 +155,12 @@ fn remove_empty(folders: &[PathBuf]) {
 
 /// Where a folder is to stand, and its name there. A link stays; what it points to is replaced.
 fn resolve(target: &Path) -> Result<(PathBuf, String), ReportError> {
-    let target = if target.is_symlink() {
+    // `there/.` and `there/../there` name `there`, beside which the folder is made and moved.
+    let is_detour = target.components().any(|part| part == Component::ParentDir);
+    let target = if target.is_symlink() || (is_detour && target.exists()) {
         fs::canonicalize(target).map_err(|source| ReportError::io("follow", target, source))?
     } else {
-        target.to_owned()
+        target.components().collect()
     };
     match target.file_name().map(|name| name.to_string_lossy().into_owned()) {
         Some(name) => Ok((target, name)),

@@ -1,4 +1,4 @@
-//! Training for real: the same program, executed by one process per rank on this machine's CPU.
+//! Training for real: the same program, executed by one process per rank.
 //!
 //! [`run_worker`] is one device's process: it drives its own rank of the program over a [`Backend`](super::Backend) whose
 //! passes are tensor operations and whose transfers go through sockets, for one plan after the other. Workers are
@@ -39,7 +39,7 @@ mod transport;
 mod worker;
 
 pub use check::{MAX_RANKS, check_job};
-pub use clock::Clock;
+pub use clock::{Clock, since_epoch};
 pub use compute::{BlockState, BlockTime, Pass};
 pub use conditions::{Conditions, EmulatedBlock, EmulatedRank, EmulationError};
 pub use data::{Corpus, DataOrigin, DataSet, TokenFormat};

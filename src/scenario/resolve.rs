@@ -19,9 +19,27 @@ pub enum JobError {
 }
 
 impl Scenario {
+    /// The model that is trained.
+    ///
+    /// # Errors
+    /// There is no such model, or it has no samples of so many tokens.
+    pub fn model_spec(&self) -> Result<ModelSpec, ModelError> {
+        ModelSpec::from_argument(&self.model)?.with_seq_length(self.seq_length)
+    }
+
     /// The cost model of the scenario's model, with the profiles that it names.
+    ///
+    /// # Errors
+    /// As [`model_spec`](Self::model_spec), or a profile can't be used.
     pub fn cost_model(&self) -> Result<CostModel, JobError> {
-        let model = ModelSpec::preset(&self.model)?;
+        self.cost_model_of(self.model_spec()?)
+    }
+
+    /// The cost model of another model, with the scenario's profiles.
+    ///
+    /// # Errors
+    /// A profile can't be used.
+    pub fn cost_model_of(&self, model: ModelSpec) -> Result<CostModel, JobError> {
         let measured = (!self.profile.is_empty()).then(|| LayerProfile::read_all(&self.profile, &model));
         let profile = measured.transpose()?;
         Ok(CostModel::new(model, self.cost, profile).with_framework(self.framework))

@@ -110,10 +110,11 @@ impl Shared {
     }
 
     pub(super) fn cost(&self, scenario: &Scenario) -> Result<SharedCost, JobError> {
-        let Scenario { model, profile, cost, framework, .. } = scenario;
+        let Scenario { profile, cost, framework, .. } = scenario;
+        let model = scenario.model_spec()?;
         let contents: Vec<u128> = profile.iter().map(|path| self.content_of(path)).collect();
-        let id = hash(&[format!("{model} {profile:?} {contents:?} {cost:?} {framework:?}").as_bytes()]);
-        self.costs.try_get(id, || Ok(SharedCost { model: Arc::new(scenario.cost_model()?), id }))
+        let id = hash(&[format!("{model:?} {profile:?} {contents:?} {cost:?} {framework:?}").as_bytes()]);
+        self.costs.try_get(id, || Ok(SharedCost { model: Arc::new(scenario.cost_model_of(model)?), id }))
     }
 
     /// The cost model of a scenario.

@@ -5,7 +5,6 @@ use super::hash::hash;
 use super::memory::Shared;
 use super::{PROGRAM, SweepFile, plan, replay};
 use crate::cluster::{Cluster, ClusterError, GpuSpec};
-use crate::model::ModelSpec;
 use crate::report::{SweepKind, SweepOutcome, SweepStatus};
 use crate::scenario::Scenario;
 use crate::trace::generator::GeneratorSettings;
@@ -43,7 +42,7 @@ impl Point {
     pub(super) fn check(document: &Table) -> Result<(), String> {
         let (scenario, extras) = split(document)?;
         scenario.check().map_err(|error| error.to_string())?;
-        ModelSpec::preset(&scenario.model).map_err(|error| error.to_string())?;
+        scenario.model_spec().map_err(|error| error.to_string())?;
         mix(&extras)?;
         market(&extras)?;
         Ok(())
@@ -85,8 +84,9 @@ impl Point {
 
     /// The files that its runs read.
     pub(super) fn files(&self) -> Vec<&Path> {
-        let cluster = self.cluster.as_deref().map(Path::new).filter(|path| path.is_file());
-        self.scenario.profile.iter().chain(&self.scenario.trace.file).map(PathBuf::as_path).chain(cluster).collect()
+        let described = [self.cluster.as_deref(), Some(&self.scenario.model)].into_iter().flatten();
+        let described = described.map(Path::new).filter(|path| path.is_file());
+        self.scenario.profile.iter().chain(&self.scenario.trace.file).map(PathBuf::as_path).chain(described).collect()
     }
 
     /// Everything that its runs depend on, as text.
@@ -99,6 +99,10 @@ impl Point {
         scenario.profile.iter().for_each(|path| file("profile", shared.content_of(path)));
         if let Some(trace) = &scenario.trace.file {
             file("trace", shared.content_of(trace));
+        }
+        let model = Path::new(&scenario.model);
+        if model.is_file() {
+            file("model", shared.content_of(model));
         }
         if let Some(cluster) = &self.cluster {
             let path = Path::new(cluster);

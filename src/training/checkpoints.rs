@@ -4,6 +4,7 @@ use super::TrainingError;
 use super::copies::KeptCopies;
 use super::holders::Cast;
 use super::settings::Settings;
+use crate::elastic::CHECKPOINTS_KEPT;
 use crate::ids::Rank;
 use crate::model::Shard;
 use crate::runtime::device::messages::{Delivery, Job, Saved, SavedPlace, SnapshotOrder, WorkerId};
@@ -15,9 +16,6 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
-
-/// Checkpoints that stay in the object store.
-const KEPT: usize = 2;
 
 /// Where checkpoints go, and how often they are taken.
 #[derive(Clone, Debug)]
@@ -191,7 +189,8 @@ impl Checkpoints {
         let keep = copies.is_some();
         let mut order = |worker| {
             let to_peers = deliveries.remove(&worker).unwrap_or_default();
-            (worker, SnapshotOrder { step, keep, to_peers, ..SnapshotOrder::default() })
+            let kept = CHECKPOINTS_KEPT;
+            (worker, SnapshotOrder { step, keep, to_peers, kept, ..SnapshotOrder::default() })
         };
         let mut orders: BTreeMap<WorkerId, SnapshotOrder> = cast.workers.iter().map(|&worker| order(worker)).collect();
         let Some(kept) = &mut self.0 else { return Ok(orders) };
@@ -255,7 +254,7 @@ impl Checkpoints {
         kept.durable = Some(step);
         let store = kept.vaults.object_store.clone();
         // In the background: training waits for none of it.
-        kept.pruning = Some(thread::spawn(move || store.prune(KEPT)));
+        kept.pruning = Some(thread::spawn(move || store.prune(CHECKPOINTS_KEPT)));
         Ok(Some(Whole::InObjectStore))
     }
 }

@@ -82,7 +82,9 @@ pub enum TrainingError {
         hint: &'static str,
     },
     /// Workers that don't answer.
-    #[error("no worker has answered for {waited_s} s while {during}")]
+    #[error(
+        "no worker has answered for {waited_s} s while {during}, though all are alive\nhint: this is a fault of the program; start again, from a checkpoint if there are some"
+    )]
     Silent {
         /// How long was waited.
         waited_s: u64,
@@ -118,7 +120,7 @@ impl TrainingError {
                     | DeviceError::Token { .. }
                     | DeviceError::TooLittleData { .. }
                     | DeviceError::Vocabulary { .. }
-            ) | Self::Store(StoreError::OtherRun { .. })
+            ) | Self::Store(StoreError::OtherRun { .. } | StoreError::Damaged { .. })
                 | Self::CheckpointFolder { .. }
                 | Self::CheckpointFolderTaken { .. }
                 | Self::Listen { .. }

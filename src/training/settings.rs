@@ -6,7 +6,7 @@ use crate::runtime::device::messages::Job;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Its file in the folder of checkpoints.
@@ -40,7 +40,10 @@ impl Settings {
     }
 
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
-        fs::write(folder.join(FILE), serde_json::to_string_pretty(self)? + "\n")
+        // Under another name first: half a file would say nothing of what was trained with.
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all((serde_json::to_string_pretty(self)? + "\n").as_bytes())?;
+        file.persist(folder.join(FILE)).map(drop).map_err(|error| error.error)
     }
 
     /// What is another than it was: option, value, value before.

@@ -4,9 +4,12 @@ use super::TrainingError;
 use super::elsewhere::Elsewhere;
 use super::processes::{Processes, WorkerCommand};
 use crate::runtime::device::messages::{Begin, FromWorker, ToWorker, WorkerId, WorkerName, hear, tell};
-use crate::runtime::device::{DataSet, Secret, TcpTransport, Transport, TransportError, VaultPlaces, accept, listen};
+use crate::runtime::device::{
+    DataSet, DeviceError, Secret, TcpTransport, Transport, TransportError, VaultPlaces, accept, listen, since_epoch,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -28,8 +31,8 @@ pub(super) enum Heard {
     Joined(WorkerId),
     /// It said something.
     Said(WorkerId, FromWorker),
-    /// It is gone.
-    Gone(WorkerId),
+    /// It is gone, or has given no sign of life for so long.
+    Gone { worker: WorkerId, silent_for: Option<Duration> },
     /// One that somebody else has started wasn't let in, and why.
     TurnedAway(String),
 }
@@ -38,7 +41,7 @@ pub(super) enum Heard {
 enum Arrival {
     Joined { worker: WorkerId, control: TcpTransport, address: SocketAddr },
     Said(WorkerId, FromWorker),
-    Closed(WorkerId),
+    Closed { worker: WorkerId, is_silent: bool },
     TurnedAway(String),
 }
 
@@ -55,6 +58,9 @@ pub(super) struct Workers {
     data: DataSet,
     origin: Duration,
     address: SocketAddr,
+    silence: Duration,
+    /// Tells the thread at the door that the run is over.
+    is_closed: Arc<AtomicBool>,
     /// Workers that others start, once they may join.
     places: Places,
     /// Nodes whose workers others start.
@@ -68,19 +74,28 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Opens the coordinator's door; `origin` is that of the common time axis.
+    /// Opens the coordinator's door; `origin` is that of the common time axis, `silence` for how long a worker may give no
+    /// sign of life.
     pub(super) fn new(
         command: WorkerCommand,
         data: DataSet,
         elsewhere: &Elsewhere,
         origin: Duration,
+        silence: Duration,
     ) -> Result<Self, TrainingError> {
         let secret = elsewhere.secret.clone().map_or_else(Secret::random, Ok)?;
         let asked = elsewhere.listen;
         let (listener, address) = listen(asked).map_err(|source| TrainingError::Listen { address: asked, source })?;
         let (arrive, arrivals) = channel();
         let places = Places::default();
-        let door = Door { secret: secret.clone(), places: Arc::clone(&places), arrive };
+        let is_closed = Arc::<AtomicBool>::default();
+        let door = Door {
+            secret: secret.clone(),
+            places: Arc::clone(&places),
+            silence,
+            is_closed: Arc::clone(&is_closed),
+            arrive,
+        };
         thread::spawn(move || door.keep(&listener));
         Ok(Self {
             command,
@@ -88,6 +103,8 @@ impl Workers {
             data,
             origin,
             address,
+            silence,
+            is_closed,
             places,
             elsewhere: elsewhere.nodes.clone(),
             arrivals,
@@ -163,7 +180,7 @@ impl Workers {
     pub(super) fn next(&mut self, deadline: Instant) -> Option<Heard> {
         loop {
             if let Some(late) = self.find_late() {
-                return Some(Heard::Gone(late));
+                return Some(Heard::Gone { worker: late, silent_for: None });
             }
             let mut wait = deadline.saturating_duration_since(Instant::now());
             if !self.expected.is_empty() {
@@ -189,7 +206,7 @@ impl Workers {
         for worker in self.present() {
             self.tell(worker, &ToWorker::End);
         }
-        self.processes.wait();
+        std::mem::take(&mut self.processes).wait();
     }
 
     /// A process that has ended or run out of time before it joined.
@@ -215,13 +232,16 @@ impl Workers {
             Arrival::Said(worker, message) => self.joined.contains_key(&worker).then_some(Heard::Said(worker, message)),
             // Where all workers are ours, it is some program that looks for another, and nobody's concern.
             Arrival::TurnedAway(message) => (!self.elsewhere.is_empty()).then_some(Heard::TurnedAway(message)),
-            Arrival::Closed(worker) => self.joined.contains_key(&worker).then_some(Heard::Gone(worker)),
+            Arrival::Closed { worker, is_silent } => {
+                let silent_for = is_silent.then_some(self.silence);
+                self.joined.contains_key(&worker).then_some(Heard::Gone { worker, silent_for })
+            }
         }
     }
 
     fn begin(&self, control: &mut TcpTransport, vaults: Option<VaultPlaces>) {
         let (data, content) = self.data.origin();
-        let begin = ToWorker::Begin(Box::new(Begin { origin: self.origin, data, vaults }));
+        let begin = ToWorker::Begin(Box::new(Begin { origin: self.origin, now: since_epoch(), data, vaults }));
         let told = tell(control, &begin);
         if let (Ok(()), Some(bytes)) = (told, content) {
             // One that can't be told is gone, as its listening thread finds out.
@@ -230,19 +250,34 @@ impl Workers {
     }
 }
 
+impl Drop for Workers {
+    /// Closes the door: whoever waits there for somebody to come in is woken by us.
+    fn drop(&mut self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        drop(TcpStream::connect_timeout(&self.address, PAUSE));
+    }
+}
+
 /// The coordinator's side of the door.
 #[derive(Clone)]
 struct Door {
     secret: Secret,
     places: Places,
+    /// How long a worker may give no sign of life.
+    silence: Duration,
+    is_closed: Arc<AtomicBool>,
     arrive: Sender<Arrival>,
 }
 
 impl Door {
-    /// Lets workers in, each with a thread that listens to it.
+    /// Lets workers in, each with a thread that listens to it, until the run is over.
     fn keep(&self, listener: &TcpListener) {
         loop {
-            let Ok((stream, _)) = listener.accept() else {
+            let accepted = listener.accept();
+            if self.is_closed.load(Ordering::SeqCst) {
+                return;
+            }
+            let Ok((stream, _)) = accepted else {
                 thread::sleep(PAUSE);
                 continue;
             };
@@ -280,13 +315,19 @@ impl Door {
             }
         };
         let mut listening = control.duplicate()?;
-        listening.wait_forever()?;
+        listening.wait_at_most(self.silence)?;
         self.give(Arrival::Joined { worker, control: control.named(&worker), address });
-        while let Ok(message) = hear(&mut listening, "a worker") {
-            self.give(Arrival::Said(worker, message));
+        loop {
+            match hear(&mut listening, "a worker") {
+                Ok(FromWorker::Alive) => {}
+                Ok(message) => self.give(Arrival::Said(worker, message)),
+                Err(error) => {
+                    let is_silent = matches!(error, DeviceError::Transport(TransportError::TimedOut { .. }));
+                    self.give(Arrival::Closed { worker, is_silent });
+                    return Ok(());
+                }
+            }
         }
-        self.give(Arrival::Closed(worker));
-        Ok(())
     }
 }
 
@@ -297,6 +338,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::training::SIGN_OF_LIFE;
 
     #[test]
     fn an_address_of_another_machine_is_refused_as_input() {
@@ -304,7 +346,7 @@ mod tests {
         let listen = SocketAddr::from(([192, 0, 2, 1], 7999));
         let command = WorkerCommand { program: "none".into(), arguments: Vec::new() };
         let elsewhere = Elsewhere { listen, ..Elsewhere::default() };
-        let Err(error) = Workers::new(command, DataSet::Synthetic, &elsewhere, Duration::ZERO) else {
+        let Err(error) = Workers::new(command, DataSet::Synthetic, &elsewhere, Duration::ZERO, SIGN_OF_LIFE) else {
             panic!("nobody has that address");
         };
         assert!(!error.happened_while_training());

@@ -87,7 +87,13 @@ impl<'a> World<'a> {
         Ok(Self {
             training,
             controller,
-            workers: Workers::new(training.command.clone(), training.data.clone(), &training.elsewhere, origin)?,
+            workers: Workers::new(
+                training.command.clone(),
+                training.data.clone(),
+                &training.elsewhere,
+                origin,
+                training.silence,
+            )?,
             nodes: Nodes::default(),
             clock,
             schedule: training.schedule.clone(),
@@ -138,7 +144,7 @@ impl<'a> World<'a> {
                 Some(Heard::Joined(worker)) => self.joined(worker, observe)?,
                 Some(Heard::Said(worker, message)) => self.said(worker, message, observe)?,
                 Some(Heard::TurnedAway(message)) => tell(observe, &Progress::TurnedAway { message: &message })?,
-                Some(Heard::Gone(worker)) => self.gone(worker, observe)?,
+                Some(Heard::Gone { worker, silent_for }) => self.gone(worker, silent_for, observe)?,
                 None => self.nothing_heard(heard_last, observe)?,
             }
             while let Some(change) = self.schedule.take_due(self.clock.now()) {
@@ -251,7 +257,7 @@ impl<'a> World<'a> {
                 if epoch == self.epoch { self.copy_lost(worker, &origin, &message, observe) } else { Ok(()) }
             }
             FromWorker::Failed { message } => Err(TrainingError::Failed { who: self.nodes.describe(worker), message }),
-            FromWorker::Joined { .. } => Ok(()),
+            FromWorker::Joined { .. } | FromWorker::Alive => Ok(()),
         }
     }
 

@@ -187,7 +187,7 @@ pub(super) fn plan(model: &ModelSpec, micro_batch_size: u32, replicas: &[(u32, &
     Plan {
         schema_version: SCHEMA_VERSION,
         planner: "measurement".to_owned(),
-        model: model.name.clone(),
+        model: model.into(),
         global_batch_size: micro_batches * micro_batch_size,
         micro_batch_size,
         sequence_parallel: false,

@@ -51,6 +51,22 @@ pub(in crate::cli) struct ListArgs {
 pub(in crate::cli) enum ShowCommand {
     /// Every figure of a GPU type, with its source.
     Gpu(ShowGpuArgs),
+    /// The shapes of a model, its parameters, and the FLOPs of training it.
+    Model(ShowModelArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  autohet-sim show model llama-7b\n  autohet-sim show model config.json")]
+pub(in crate::cli) struct ShowModelArgs {
+    /// A preset, a description in TOML or JSON, or Hugging Face's config.json
+    #[arg(value_name = "NAME|FILE")]
+    pub(in crate::cli) model: String,
+    /// Tokens per sample [default: as the model says]
+    #[arg(long, value_name = "TOKENS")]
+    pub(in crate::cli) seq_length: Option<u32>,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
+    pub(in crate::cli) format: ComparisonFormat,
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ use super::settings::RecoverFrom;
 use crate::cli::args::{Format, ReadingArgs};
 use crate::model::Precision;
 use crate::training::KillPoint;
+use crate::training::SIGN_OF_LIFE;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -55,11 +56,14 @@ pub(super) struct PlanningArgs {
     /// Plan, as `autohet-sim plan --out` or `--plan-out` writes it [default: planned for the devices that are there]
     #[arg(long, value_name = "FILE")]
     pub(super) plan: Option<PathBuf>,
-    /// Model preset; with a plan, the plan's
-    #[arg(long, value_name = "NAME")]
+    /// Model: a preset, or a file that describes one; with a plan, the plan's
+    #[arg(long, value_name = "NAME|FILE")]
     pub(super) model: Option<String>,
+    /// Tokens per sample; with a plan, the plan's [default: as the model says]
+    #[arg(long, value_name = "TOKENS")]
+    pub(super) seq_length: Option<u32>,
     /// Samples per optimizer step, over all replicas; with a plan, the plan's [default: 8]
-    #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(super) global_batch_size: Option<u32>,
     /// Number format; with a plan, the plan's [default: fp32 on the CPU, bf16 on GPUs]
     #[arg(long, value_parser = crate::cli::args::parse_precision, value_name = "fp32|bf16")]
@@ -206,6 +210,9 @@ pub(super) struct InjectionArgs {
     /// Restart nodes whose processes die, at most this many times in all
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub(super) max_restarts: u32,
+    /// Seconds without a sign of life after which a node counts as lost: it hangs, or its machine is gone
+    #[arg(long, value_name = "SECONDS", default_value_t = SIGN_OF_LIFE.as_secs(), value_parser = clap::value_parser!(u64).range(2..=3600))]
+    pub(super) silence_s: u64,
     /// Kill a node at a moment of training: its processes get SIGKILL. Phases: warm-up, steady, all-reduce, optimizer,
     /// checkpoint, recovery [example: n1@3:all-reduce]
     #[arg(long, value_name = "NODE@ITERATION:PHASE")]
@@ -272,9 +279,12 @@ pub(super) enum RunCommand {
 /// micro-batch size. The bar is on stderr.
 #[derive(Debug, Args)]
 pub(super) struct ProfileArgs {
-    /// Model preset
-    #[arg(long, value_name = "NAME")]
+    /// Model: a preset, or a file that describes one
+    #[arg(long, value_name = "NAME|FILE")]
     pub(super) model: String,
+    /// Tokens per sample [default: as the model says]
+    #[arg(long, value_name = "TOKENS")]
+    pub(super) seq_length: Option<u32>,
     /// Tensor-parallel degrees
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) tensor_parallel_sizes: Vec<u32>,

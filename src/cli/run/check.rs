@@ -13,7 +13,6 @@ use super::worker_command;
 use crate::cli::args::Format;
 use crate::cli::{Verdict, files, print, print_json};
 use crate::cost::{CostModel, CostSettings};
-use crate::model::ModelSpec;
 use crate::plan::Plan;
 use crate::profile::{LayerProfile, MeasuredLinks, ProfileFile};
 use crate::report::{ResultsFolder, perfetto_json};
@@ -28,6 +27,7 @@ use crate::validation::{
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// Steps that aren't counted: caches and connections warm up.
 const WARM_UP_STEPS: u32 = 2;
@@ -54,6 +54,10 @@ pub(super) fn run_check(args: &CheckArgs) -> anyhow::Result<Verdict> {
     let out = args.output.out.as_deref();
     files::check_distinct(&[("--out", out), ("--checkpoint-dir", args.injection.checkpoint_dir.as_deref())])?;
     out.map(ResultsFolder::check).transpose()?;
+    let paths = [&args.plan.plan, &args.devices.profile, &args.injection.trace.inject].into_iter().flatten();
+    let names = [&args.plan.model, &args.devices.cluster].into_iter().flatten();
+    let inputs: Vec<&Path> = paths.map(PathBuf::as_path).chain(names.map(Path::new)).collect();
+    files::check_kept(&inputs, &[("--out", out)])?;
     args.injection.trace.check_idle(false)?;
     let default = if args.injection.trace.inject.is_some() { TRACE_TOLERANCE } else { TOLERANCE };
     let tolerance = parse_tolerance(args.output.tolerance.as_deref().unwrap_or(default))?;
@@ -89,7 +93,7 @@ fn check_plan(args: &CheckArgs, tolerance: f64) -> anyhow::Result<Verdict> {
     let plan = read_plan(args.plan.plan.as_deref())?;
     agree(&args.plan.planning(), &plan)?;
     let steps = args.output.steps;
-    let model = ModelSpec::preset(&plan.model)?;
+    let model = plan.model.spec()?;
     let devices = args.devices.resolve(&plan, &model, None)?;
     let (conditions, device) = (devices.conditions.clone(), args.devices.kind()?);
     let job = Job { device, conditions, ..Job::new(plan, model, steps) };

@@ -3,7 +3,7 @@
 use super::args::{Backend, DeviceArgs};
 use super::host;
 use crate::cli::job::node_defaults;
-use crate::cluster::{Cluster, NodeDefaults};
+use crate::cluster::{Cluster, Link, NodeDefaults};
 use crate::cost::{CostModel, CostSettings};
 use crate::model::ModelSpec;
 use crate::plan::Plan;
@@ -91,8 +91,8 @@ impl DeviceArgs {
             return Ok(Some(described));
         }
         let is_emulated = self.backend == Backend::Emulated;
-        let describes_links = self.nic_gbit_per_s.is_some() || self.nic_latency_us.is_some();
-        if !is_emulated && !describes_links {
+        let throttle = self.throttle()?;
+        if !is_emulated && throttle.is_none() {
             return Ok(None);
         }
         let defaults = self.node_defaults()?;
@@ -103,6 +103,12 @@ impl DeviceArgs {
         };
         cluster.nodes.iter_mut().for_each(|node| node.nic = defaults.nic);
         Ok(Some(cluster))
+    }
+
+    /// The interface of each node, where one was asked for.
+    pub(super) fn throttle(&self) -> anyhow::Result<Option<Link>> {
+        let is_asked_for = self.nic_gbit_per_s.is_some() || self.nic_latency_us.is_some();
+        is_asked_for.then(|| Ok(self.node_defaults()?.nic)).transpose()
     }
 
     /// The nodes of `--cluster`.

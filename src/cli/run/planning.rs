@@ -51,7 +51,10 @@ impl Planned {
         let planning = asked.planning;
         match (&planning.plan, &planning.model) {
             (Some(_), _) => Self::given(asked, injection),
-            (None, Some(model)) => Self::made(ModelSpec::preset(model)?, asked, injection),
+            (None, Some(model)) => {
+                let model = ModelSpec::from_argument(model)?.with_seq_length(planning.seq_length)?;
+                Self::made(model, asked, injection)
+            }
             (None, None) => Err(anyhow!(
                 "neither a plan nor a model\nhint: `--model gpt-tiny` plans for this machine; `--plan plan.json` runs a plan of `autohet-sim plan`"
             )),
@@ -64,7 +67,7 @@ impl Planned {
         if let Some(injection) = injection {
             check_traced(&plan, injection)?;
         }
-        let model = ModelSpec::preset(&plan.model)?;
+        let model = plan.model.spec()?;
         let cost = asked.devices.cost_model(&model)?;
         let is_on_cores = asked.devices.backend == Backend::Cpu;
         let profile = cost.profile().filter(|_| is_on_cores);
@@ -159,8 +162,17 @@ pub(super) fn read_plan(path: Option<&Path>) -> anyhow::Result<Plan> {
 
 /// With a plan, options can only repeat what it says.
 pub(super) fn agree(planning: &PlanningArgs, plan: &Plan) -> anyhow::Result<()> {
+    let planned = plan.model.spec()?;
+    let model = planning.model.as_deref().map(ModelSpec::from_argument).transpose()?;
+    let seq_length = planning.seq_length.map(|length| length.to_string());
     let said = [
-        ("--model", planning.model.clone(), plan.model.clone()),
+        // The name tells the length of the sequence too, which `--seq-length` may have changed.
+        (
+            "--model",
+            model.map(|model| model.with_seq_length(planning.seq_length)).transpose()?.map(|model| model.name),
+            planned.name,
+        ),
+        ("--seq-length", seq_length, planned.seq_length.to_string()),
         (
             "--global-batch-size",
             planning.global_batch_size.map(|size| size.to_string()),

@@ -23,7 +23,7 @@ pub(super) fn run_profile(args: &ProfileArgs) -> anyhow::Result<()> {
     let request = ProfileRequest {
         device,
         precision: args.precision.unwrap_or(if is_cuda { Precision::Bf16 } else { Precision::Fp32 }),
-        model: ModelSpec::preset(&args.model)?,
+        model: ModelSpec::from_argument(&args.model)?.with_seq_length(args.seq_length)?,
         tensor_parallel_sizes: distinct("--tensor-parallel-sizes", &args.tensor_parallel_sizes)?,
         micro_batch_sizes: distinct("--micro-batch-sizes", &args.micro_batch_sizes)?,
         stage: StageKind::SMALL,

@@ -120,7 +120,7 @@ mod tests {
         Plan {
             schema_version: SCHEMA_VERSION,
             planner: "test".to_owned(),
-            model: "gpt3-1.3b".to_owned(),
+            model: "gpt3-1.3b".into(),
             global_batch_size: 1,
             micro_batch_size: 1,
             sequence_parallel: false,

@@ -65,7 +65,7 @@ pub(super) fn read(row: &Row) -> Told<Job> {
     let plan = Plan {
         schema_version: SCHEMA_VERSION,
         planner: "measured".to_owned(),
-        model: model.name.clone(),
+        model: (&model).into(),
         global_batch_size: batch,
         micro_batch_size: size,
         sequence_parallel: row.text("sequence_parallel").eq_ignore_ascii_case("y") && degrees.tensor > 1,

@@ -24,7 +24,7 @@ fn plan(depth: usize, chunks: usize, micro_batches: u32, schedule: ScheduleKind,
     Plan {
         schema_version: SCHEMA_VERSION,
         planner: "test".to_owned(),
-        model: "gpt3-1.3b".to_owned(),
+        model: "gpt3-1.3b".into(),
         global_batch_size: micro_batches,
         micro_batch_size: 1,
         sequence_parallel: true,

@@ -7,6 +7,7 @@ use super::candidates::{GroupingSearch, Kind};
 use super::pipeline::{Held, Layout, Pipeline};
 use super::setting::Setting;
 use crate::cluster::Cluster;
+use crate::model::PlannedModel;
 use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
 pub use places::Neighbours;
 use places::{UnitPlace, place_units};
@@ -18,8 +19,8 @@ pub struct Job<'a> {
     pub cluster: &'a Cluster,
     /// Name of the planner.
     pub planner: &'static str,
-    /// Name of the model.
-    pub model: &'a str,
+    /// The model, as plans name it.
+    pub model: &'a PlannedModel,
     /// Samples per iteration.
     pub global_batch_size: u32,
 }
@@ -48,7 +49,7 @@ pub fn realise(job: &Job, search: &mut GroupingSearch, kinds: &[Kind], neighbour
     Some(Plan {
         schema_version: SCHEMA_VERSION,
         planner: job.planner.to_owned(),
-        model: job.model.to_owned(),
+        model: job.model.clone(),
         global_batch_size: job.global_batch_size,
         micro_batch_size: setting.execution.micro_batch_size,
         sequence_parallel: setting.execution.sequence_parallel && uses_degrees_above_one(setting, kinds),

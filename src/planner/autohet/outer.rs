@@ -285,7 +285,7 @@ impl<'a> Outer<'a> {
         let job = Job {
             cluster,
             planner: self.planner,
-            model: &cost.model().name,
+            model: cost.planned_model(),
             global_batch_size: training.global_batch_size,
         };
         let mut best: Option<(f64, Plan)> = None;

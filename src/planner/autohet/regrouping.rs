@@ -90,7 +90,7 @@ impl<'a> Regrouping<'a> {
         let job = Job {
             cluster,
             planner: "autohet",
-            model: &cost.model().name,
+            model: cost.planned_model(),
             global_batch_size: training.global_batch_size,
         };
         let neighbours = [Neighbours::Stages, Neighbours::Replicas];

@@ -143,7 +143,7 @@ impl Grid {
         Plan {
             schema_version: SCHEMA_VERSION,
             planner: planner.to_owned(),
-            model: request.cost.model().name.clone(),
+            model: request.cost.planned_model().clone(),
             global_batch_size: request.training.global_batch_size,
             micro_batch_size: execution.micro_batch_size,
             sequence_parallel: self.units.iter().flatten().any(|unit| unit.gpus > 1),

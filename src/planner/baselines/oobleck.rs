@@ -234,7 +234,7 @@ impl<'a> Covered<'a> {
         Plan {
             schema_version: SCHEMA_VERSION,
             planner: planner.to_owned(),
-            model: request.cost.model().name.clone(),
+            model: request.cost.planned_model().clone(),
             global_batch_size: request.training.global_batch_size,
             micro_batch_size: execution.micro_batch_size,
             sequence_parallel: degree > 1,

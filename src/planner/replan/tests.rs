@@ -28,7 +28,7 @@ fn plan(nodes: &[[u32; 2]]) -> Plan {
     Plan {
         schema_version: SCHEMA_VERSION,
         planner: "autohet".to_owned(),
-        model: "gpt3-1.3b".to_owned(),
+        model: "gpt3-1.3b".into(),
         global_batch_size: 32 * nodes.len() as u32,
         micro_batch_size: 1,
         sequence_parallel: false,

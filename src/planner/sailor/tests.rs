@@ -75,7 +75,7 @@ fn plan(cluster: &Cluster, model: &str, micro_batch_size: u32, shapes: &[Shape])
     Plan {
         schema_version: SCHEMA_VERSION,
         planner: "by hand".to_owned(),
-        model: model.to_owned(),
+        model: model.into(),
         global_batch_size: micro_batches * micro_batch_size,
         micro_batch_size,
         sequence_parallel: false,

@@ -202,7 +202,7 @@ mod tests {
         let plan = Plan {
             schema_version: SCHEMA_VERSION,
             planner: "test".to_owned(),
-            model: "test".to_owned(),
+            model: "test".into(),
             global_batch_size: micro_batches,
             micro_batch_size: 1,
             sequence_parallel: false,

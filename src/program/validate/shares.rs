@@ -123,7 +123,7 @@ mod tests {
         let plan = Plan {
             schema_version: SCHEMA_VERSION,
             planner: "test".to_owned(),
-            model: "test".to_owned(),
+            model: "test".into(),
             global_batch_size: 2,
             micro_batch_size: 1,
             sequence_parallel: true,

@@ -199,7 +199,7 @@ mod tests {
         Plan {
             schema_version: SCHEMA_VERSION,
             planner: "test".to_owned(),
-            model: "test".to_owned(),
+            model: "test".into(),
             global_batch_size: 8,
             micro_batch_size: 1,
             sequence_parallel: false,

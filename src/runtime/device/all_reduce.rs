@@ -4,7 +4,7 @@
 //! bits.
 
 use super::clock::Clock;
-use super::numbers::{from_bytes, to_bytes};
+use super::numbers::{receive_into, to_bytes};
 use super::transport::{Transport, TransportError};
 use crate::units::SimTime;
 use std::ops::Range;
@@ -24,13 +24,16 @@ pub(super) struct Ring {
 impl Ring {
     /// Replaces `values` by their sum over all members, all of which bring as many. Returns when all of them were there.
     pub(super) fn sum(&mut self, values: &mut [f32], clock: &Clock) -> Result<SimTime, TransportError> {
-        // After n - 1 empty messages from member to member, each has heard of all others.
-        for _ in 1..self.members {
-            self.exchange(&[])?;
-        }
+        self.barrier()?;
         let start = clock.now();
         self.combine(values, |value, other| *value += other)?;
         Ok(start)
+    }
+
+    /// Returns once all members have called it: after n - 1 empty messages from member to member, each has heard of all
+    /// others.
+    pub(super) fn barrier(&mut self) -> Result<(), TransportError> {
+        (1..self.members).try_for_each(|_| self.exchange(&[]).map(drop))
     }
 
     /// Replaces each of `values` by what `combine` makes of all members' ones, two by two and in any order.
@@ -57,7 +60,7 @@ impl Ring {
         for round in 1..n {
             let received = self.exchange(&to_bytes(&values[pieces((self.place + n - round) % n)]))?;
             let into = &mut values[pieces((self.place + 2 * n - round - 1) % n)];
-            into.iter_mut().zip(from_bytes(&received)).for_each(|(value, other)| combine(value, other));
+            receive_into(into, &received, &combine)?;
         }
         Ok(())
     }
@@ -72,7 +75,7 @@ impl Ring {
         for round in 0..n - 1 {
             let received = self.exchange(&to_bytes(&values[pieces((self.place + n - round) % n)]))?;
             let into = &mut values[pieces((self.place + 2 * n - round - 1) % n)];
-            into.iter_mut().zip(from_bytes(&received)).for_each(|(value, other)| *value = other);
+            receive_into(into, &received, |value, other| *value = other)?;
         }
         Ok(())
     }
@@ -95,6 +98,7 @@ pub(super) mod tests {
     use super::super::TcpTransport;
     use super::*;
     use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     /// The members of a ring, connected over loopback.
@@ -140,6 +144,25 @@ pub(super) mod tests {
             let expected: Vec<f32> =
                 (0..length).map(|i| (i % 1000) as f32 * members as f32 + 1000.0 * places).collect();
             assert!(sums.iter().all(|sum| *sum == expected), "{members} members, {length} values");
+        }
+    }
+
+    #[test]
+    fn nobody_leaves_a_barrier_before_the_last_has_come() {
+        for members in [2, 3, 5] {
+            let arrived = AtomicUsize::new(0);
+            std::thread::scope(|scope| {
+                for mut ring in rings(members) {
+                    let arrived = &arrived;
+                    scope.spawn(move || {
+                        // The members come one after another; whoever leaves must see that all have come.
+                        std::thread::sleep(Duration::from_millis(20 * ring.place as u64));
+                        arrived.fetch_add(1, Ordering::SeqCst);
+                        ring.barrier().unwrap();
+                        assert_eq!(arrived.load(Ordering::SeqCst), members);
+                    });
+                }
+            });
         }
     }
 }

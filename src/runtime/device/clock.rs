@@ -1,6 +1,8 @@
 //! One time axis for all processes of a run: nanoseconds since the coordinator began.
 //!
-//! Each process reads the wall clock once, to find that origin, and from then on only the monotonic one.
+//! Each process reads the wall clock once, to find that origin, and from then on only the monotonic one. Wall clocks of
+//! several machines differ: a process elsewhere sets the origin by what the coordinator's clock says, less exactly by the
+//! time of a message.
 
 use crate::units::SimTime;
 use std::time::{Duration, Instant, SystemTime};
@@ -32,6 +34,26 @@ impl Clock {
     }
 }
 
-fn since_epoch() -> Duration {
+/// The origin by the wall clock of this machine, where it stands at `here` as the other one, of which the origin is told,
+/// stands at `there`.
+pub(super) fn origin_here(origin: Duration, there: Duration, here: Duration) -> Duration {
+    (origin + here).saturating_sub(there)
+}
+
+/// What the wall clock says.
+pub fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_late_has_its_origin_earlier() {
+        let [origin, there, here] = [1000, 1010, 1003].map(Duration::from_secs);
+        // Seven seconds late: ten seconds after the origin it stands at 1003.
+        assert_eq!(origin_here(origin, there, here), Duration::from_secs(993));
+        assert_eq!(origin_here(origin, there, there), origin);
+    }
 }

@@ -1,5 +1,6 @@
 //! A worker's connection to its coordinator.
 
+use super::clock::{origin_here, since_epoch};
 use super::interrupt::Interrupt;
 use super::messages::{FromWorker, ToWorker, hear, tell};
 use super::transport::{TcpTransport, Transport, TransportError};
@@ -7,10 +8,13 @@ use super::{Corpus, DataOrigin, DataSet, DeviceError};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 const COORDINATOR: &str = "the coordinator";
 /// Exit code of a worker that lost its coordinator.
 const EXIT_ORPHANED: i32 = 3;
+/// Time between two signs of life: several in the shortest silence that a coordinator bears.
+const PULSE: Duration = Duration::from_millis(500);
 
 /// Where any thread of a worker says something to the coordinator.
 #[derive(Clone, Debug)]
@@ -26,6 +30,16 @@ impl Control {
 
     pub(super) fn tell(&self, message: &FromWorker) -> Result<(), TransportError> {
         tell(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), message)
+    }
+
+    /// Says every now and then that this process is alive, for as long as the coordinator can be told.
+    pub(super) fn give_signs_of_life(&self) {
+        let control = self.clone();
+        thread::spawn(move || {
+            while control.tell(&FromWorker::Alive).is_ok() {
+                thread::sleep(PULSE);
+            }
+        });
     }
 
     /// Hands on the coordinator's orders, from a thread that has nothing else to do: a rank in the middle of a pass is
@@ -59,15 +73,21 @@ impl Control {
 }
 
 /// The first words of the coordinator: what stays the same for as long as the worker runs.
-pub(super) fn hear_begin(transport: &mut TcpTransport) -> Result<(super::messages::Begin, DataSet), DeviceError> {
-    let ToWorker::Begin(begin) = hear(transport, COORDINATOR)? else {
+pub(super) fn hear_begin(
+    transport: &mut TcpTransport,
+    control: &Control,
+) -> Result<(super::messages::Begin, DataSet), DeviceError> {
+    let ToWorker::Begin(mut begin) = hear(transport, COORDINATOR)? else {
         return Err(DeviceError::Protocol { from: COORDINATOR.to_owned() });
     };
+    if !transport.is_within_this_machine()? {
+        begin.origin = origin_here(begin.origin, begin.now, since_epoch());
+    }
     match data(begin.data.clone(), transport) {
         Ok(data) => Ok((*begin, data)),
         Err(error) => {
             // Where the coordinator can't be told, it knows already.
-            drop(tell(transport, &FromWorker::Failed { message: error.to_string() }));
+            drop(control.tell(&FromWorker::Failed { message: error.to_string() }));
             Err(error)
         }
     }

@@ -105,6 +105,16 @@ pub enum DeviceError {
         /// The variable.
         variable: &'static str,
     },
+    /// Nobody listens where the coordinator should.
+    #[error(
+        "no coordinator answers at `{coordinator}`: {problem}\nhint: start it first, with `--hosts` and `--listen {coordinator}`"
+    )]
+    NoCoordinator {
+        /// Where it should listen.
+        coordinator: SocketAddr,
+        /// What the system said.
+        problem: String,
+    },
     /// The coordinator has no place for this worker.
     #[error(
         "the coordinator at `{coordinator}` hasn't let this worker in\nhint: it says why; the secret has to be its own, and `--node` and `--gpu` a device of its `--hosts` that no other worker plays"

@@ -125,6 +125,8 @@ pub enum ToWorker {
 pub struct Begin {
     /// Origin of the common time axis, since the epoch.
     pub origin: Duration,
+    /// What the coordinator's clock says as it sends this, since the epoch: that of another machine may say something else.
+    pub now: Duration,
     /// Where the data is.
     pub data: DataOrigin,
     /// Where checkpoints are kept; nowhere where there are none.
@@ -256,6 +258,8 @@ pub enum FromWorker {
         /// What was found there.
         message: String,
     },
+    /// A sign of life, so that one that hangs, or whose machine is gone, is told from one that works for long.
+    Alive,
     /// It can't go on.
     Failed {
         /// Why.

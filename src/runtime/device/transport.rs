@@ -1,4 +1,4 @@
-//! Bytes between processes: a trait, and TCP on this machine.
+//! Bytes between processes: a trait, and TCP.
 
 mod frame;
 mod tcp;
@@ -64,6 +64,14 @@ pub enum TransportError {
         length: u64,
         /// Most bytes of a message.
         limit: u64,
+    },
+    /// A message that isn't the one that was waited for.
+    #[error("a message of {found} bytes came where one of {expected} was due")]
+    Length {
+        /// Bytes of the message.
+        found: usize,
+        /// Bytes of the one that was waited for.
+        expected: usize,
     },
     /// A peer that doesn't know the secret of this run.
     #[error("{peer} was refused: it doesn't know this run's secret")]

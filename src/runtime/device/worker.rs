@@ -28,21 +28,25 @@ use std::thread::{self, JoinHandle};
 /// # Errors
 /// What went wrong; the coordinator has been told.
 pub fn run_worker(coordinator: SocketAddr, secret: &Secret, who: WorkerName) -> Result<(), DeviceError> {
-    let mut transport = connect(coordinator, secret, &[], "the coordinator")?;
+    let mut transport = connect(coordinator, secret, &[], "the coordinator").map_err(|error| match error {
+        TransportError::Io { source, .. } => DeviceError::NoCoordinator { coordinator, problem: source.to_string() },
+        other => other.into(),
+    })?;
     let held = Held::default();
     let vaults = Arc::<OnceLock<Vaults>>::default();
     let copies = Copies::default();
     let shelves = Shelves { held: held.clone(), copies: copies.clone(), vaults: Arc::clone(&vaults) };
     let (peers, address) = Peers::open(transport.local_ip()?, secret, Arc::new(shelves))?;
     super::messages::tell(&mut transport, &FromWorker::Joined { who, address })?;
-    let (begin, data) = hear_begin(&mut transport).map_err(|error| match error {
+    let control = Control::new(transport.duplicate()?);
+    control.give_signs_of_life();
+    let (begin, data) = hear_begin(&mut transport, &control).map_err(|error| match error {
         DeviceError::Transport(TransportError::Closed { .. }) => DeviceError::NotLetIn { coordinator },
         other => other,
     })?;
     if let Some(places) = &begin.vaults {
         vaults.get_or_init(|| Vaults::new(places));
     }
-    let control = Control::new(transport);
     let orders = control.orders()?;
     let tools = Tools { control: control.clone(), peers, begin, data, held, copies, vaults };
     let mut worker = Worker { tools, part: None, is_adopted: false, writing: None };

@@ -30,10 +30,17 @@ pub(super) struct Loss<'a> {
 }
 
 impl World<'_> {
-    /// A worker's connection is closed.
-    pub(super) fn gone(&mut self, worker: WorkerId, observe: &mut Observe<'_>) -> Result<(), TrainingError> {
+    /// A worker's connection is closed, or it has been silent for too long: it hangs, or its machine is gone.
+    pub(super) fn gone(
+        &mut self,
+        worker: WorkerId,
+        silent_for: Option<Duration>,
+        observe: &mut Observe<'_>,
+    ) -> Result<(), TrainingError> {
         let Some(node) = self.nodes.node_of(worker).map(str::to_owned) else { return Ok(()) };
-        let how = self.workers.end(worker);
+        let ended = self.workers.end(worker);
+        let silent = |silence: Duration| format!("gave no sign of life for {} s", silence.as_secs());
+        let how = silent_for.map_or(ended, silent);
         self.lose(&node, Loss { how: &how, is_for_good: false }, observe)
     }
 

@@ -55,6 +55,7 @@ fn plans_that_it_cannot_run() {
         (four, heads),
         (with("tensor_parallel_size", 2.into()), "unknown field `tensor_parallel_size`"),
         (old, "replica 0 stage 0 has 1 GPUs, but `tensor_parallel_size` is 2\nhint: "),
+        (with("global_batch_size", u32::MAX.into()), "a global batch of 4294967295 samples, at most 1048576"),
         (with("precision", "bf16".into()), "a plan in bf16 can't be trained here\nhint: "),
         (with("schedule", "zb-h1".into()), "the schedule ZB-H1 can't be trained here\nhint: it is simulated only"),
         (with("schedule", "interleaved".into()), "the schedule interleaved 1F1B can't be trained here\nhint: "),
@@ -102,6 +103,11 @@ fn data_and_optimizers_that_make_no_sense() {
             "`--clip-norm` is `-1`, expected a number of 0 or more\nhint: ",
         ),
         (&["--plan", "plan.json", "--weight-decay", "nan"], "`--weight-decay` is `NaN`, expected a number from 0 to 1"),
+        (
+            &["--model", "gpt-tiny", "--data", "large.u16", "--plan-out", "large.u16"],
+            "`--plan-out` is `large.u16`, which would replace the input `large.u16`\nhint: ",
+        ),
+        (&["--model", "gpt-tiny", "--global-batch-size", "4294967295"], "4294967295 is not in 1..=1048576"),
         (&["--plan", "plan.json", "--steps", "0"], "invalid value '0' for '--steps <COUNT>'"),
     ]);
 }

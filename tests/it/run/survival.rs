@@ -6,7 +6,7 @@ use rstest::rstest;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::thread;
@@ -216,9 +216,9 @@ fn where_nothing_is_left_the_run_ends_with_an_error() {
 
 /// A run in the middle of its steps, and the workers' process ids.
 fn running(folder: &TempDir, steps: &str) -> (Child, Vec<u32>) {
-    let checkpoints = ["--checkpoint-dir", "ckpt", "--checkpoint-every", "2"];
+    let options = ["--checkpoint-dir", "ckpt", "--checkpoint-every", "2", "--silence-s", "2"];
     let (child, mut rows) =
-        spawned(folder, &[&["--plan", "plan.json", "--steps", steps, "--out", "out"], &checkpoints[..]]);
+        spawned(folder, &[&["--plan", "plan.json", "--steps", steps, "--out", "out"], &options[..]]);
     // The heading and some steps: all are at work.
     rows.by_ref().take(4).for_each(|row| drop(row.unwrap()));
     thread::spawn(move || rows.for_each(drop));
@@ -251,7 +251,11 @@ fn is_alive(pid: u32) -> bool {
 }
 
 pub fn kill(pid: u32) {
-    assert!(Command::new("sh").args(["-c", &format!("kill -9 {pid}")]).status().unwrap().success());
+    signal("KILL", pid);
+}
+
+fn signal(name: &str, pid: u32) {
+    assert!(Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap().success());
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -276,6 +280,43 @@ fn a_worker_killed_from_outside_is_replaced() {
     for (step, loss) in undisturbed() {
         approx::assert_relative_eq!(found[step], *loss, max_relative = 1e-5);
     }
+}
+
+#[test]
+fn a_worker_that_hangs_is_replaced() {
+    let folder = asymmetric();
+    let (mut child, workers) = running(&folder, "100000");
+    signal("STOP", workers[1]);
+    wait_until("its node is lost", || children(child.id()).iter().any(|pid| !workers.contains(pid)));
+    wait_until("it has ended", || !is_alive(workers[1]));
+    signal("INT", child.id());
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(stderr.contains("gave no sign of life for 2 s"), "{stderr}");
+    // However many steps a busy machine had time for.
+    for (step, loss) in read_losses(folder.path()).range(..=STEPS as u64) {
+        approx::assert_relative_eq!(*loss, undisturbed()[step], max_relative = 1e-5);
+    }
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_process_and_no_half_written_checkpoint() {
+    let folder = asymmetric();
+    let (mut child, workers) = running(&folder, "100000");
+    signal("STOP", workers[2]);
+    signal("INT", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(workers.iter().all(|&worker| !is_alive(worker)), "the stopped one too");
+    assert_eq!(temporary_files(&folder.path().join("ckpt")), Vec::<PathBuf>::new());
+}
+
+/// Files under a name that isn't theirs yet.
+fn temporary_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let is_temporary = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().contains(".tmp");
+    files.into_iter().filter(is_temporary).chain(folders.iter().flat_map(|inner| temporary_files(inner))).collect()
 }
 
 #[test]

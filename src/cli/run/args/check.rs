@@ -38,11 +38,14 @@ pub(in crate::cli::run) struct CheckPlanArgs {
     /// Plan, as `autohet-sim plan --out` writes it; without a trace there has to be one
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli::run) plan: Option<PathBuf>,
-    /// Model preset, to plan for a trace
-    #[arg(long, value_name = "NAME")]
+    /// Model, a preset or a file that describes one, to plan for a trace
+    #[arg(long, value_name = "NAME|FILE")]
     pub(in crate::cli::run) model: Option<String>,
+    /// Tokens per sample, to plan for a trace [default: as the model says]
+    #[arg(long, value_name = "TOKENS")]
+    pub(in crate::cli::run) seq_length: Option<u32>,
     /// Samples per optimizer step, to plan for a trace [default: 8]
-    #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(in crate::cli::run) global_batch_size: Option<u32>,
     /// Number format, to plan for a trace [default: fp32]
     #[arg(long, value_parser = crate::cli::args::parse_precision, value_name = "fp32|bf16")]
@@ -52,10 +55,11 @@ pub(in crate::cli::run) struct CheckPlanArgs {
 impl CheckPlanArgs {
     /// The same as a run has it.
     pub(in crate::cli::run) fn planning(&self) -> PlanningArgs {
-        let Self { plan, model, global_batch_size, precision } = self;
+        let Self { plan, model, seq_length, global_batch_size, precision } = self;
         PlanningArgs {
             plan: plan.clone(),
             model: model.clone(),
+            seq_length: *seq_length,
             global_batch_size: *global_batch_size,
             precision: *precision,
             ranks: None,

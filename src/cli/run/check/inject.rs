@@ -8,7 +8,7 @@ use super::super::planning::{Asked, Planned};
 use super::super::profile::measure_with_progress;
 use super::super::worker_command;
 use super::SCHEMA_VERSION;
-use crate::cluster::{Cluster, Node};
+use crate::cluster::{Cluster, Link, Node};
 use crate::cost::CostModel;
 use crate::elastic::ReconfigurationSettings;
 use crate::plan::{Plan, PlanLimits, PlanRequest, Planner, TrainingSettings};
@@ -19,8 +19,8 @@ use crate::runtime::device::messages::Job;
 use crate::runtime::device::{DataSet, DeviceKind, StorePace, check_job};
 use crate::runtime::sim::Simulator;
 use crate::trace::{NodeEvent, NodeEventKind};
-use crate::training::{CheckpointPlan, Elsewhere, Schedule, Training, check_nodes, train};
-use crate::units::SimTime;
+use crate::training::{CheckpointPlan, Elsewhere, SIGN_OF_LIFE, Schedule, Training, check_nodes, train};
+use crate::units::{SimTime, format_seconds};
 use crate::validation::{
     Judged, Lived, Machine, ProfileRequest, Recovered, StageKind, Witness, WorldRow, compare_worlds,
 };
@@ -69,13 +69,22 @@ pub(super) fn check_trace(args: &CheckArgs, injection: Injection, tolerance: f64
     let time_scale = args.devices.time_scale;
     let checkpoint_dir = args.injection.checkpoint_dir.as_deref();
     checkpoint_dir.map_or(Ok(()), check_empty)?;
-    let injection = if args.devices.backend == Backend::Cpu { on_cores(injection) } else { injection };
+    let injection =
+        if args.devices.backend == Backend::Cpu { on_cores(injection, args.devices.throttle()?) } else { injection };
     for note in &injection.notes {
         eprintln!("{note}");
     }
     let mut training = training(args, &injection)?;
     let replayed = replayed(&training, &injection, time_scale)?;
     let run = run(&mut training, checkpoint_dir, injection.span)?;
+    // What was done and lost again is something to compare, too.
+    let is_idle = |lived: &Lived| lived.iterations + lived.iterations_lost == 0;
+    if is_idle(&replayed) && is_idle(&run) {
+        return Err(anyhow!(
+            "nothing was trained in {} of trace, in neither world: there is nothing to compare\nhint: use a longer trace, or a lower `--trace-speed`",
+            format_seconds(injection.span.as_seconds())
+        ));
+    }
     let rows = compare_worlds(&replayed, &run, tolerance);
     let equal = replayed.plans.iter().zip(&run.plans).take_while(|(predicted, measured)| predicted == measured).count();
     Ok(InjectReport {
@@ -116,11 +125,15 @@ fn check_empty(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each GPU of the trace is played by a core.
-fn on_cores(mut injection: Injection) -> Injection {
+/// Each GPU of the trace is played by a core, behind the loopback interface or a slower one that was asked for.
+fn on_cores(mut injection: Injection, throttle: Option<Link>) -> Injection {
     let most = most_gpus(&injection.events).max(1);
     let core = host::core_spec(host::available_memory_bytes() / u64::from(most));
-    let nic = host::cores_as_nodes(1).nodes[0].nic;
+    let loopback = host::cores_as_nodes(1).nodes[0].nic;
+    let nic = throttle.map_or(loopback, |asked| Link {
+        bytes_per_s: asked.bytes_per_s.min(loopback.bytes_per_s),
+        latency_s: asked.latency_s.max(loopback.latency_s),
+    });
     let change = |node: &mut Node| {
         node.gpu = Arc::clone(&core);
         node.nic = nic;
@@ -170,6 +183,7 @@ fn training(args: &CheckArgs, injection: &Injection) -> anyhow::Result<Training>
         checkpoints: Some(CheckpointPlan { folder: PathBuf::new(), every, pace: StorePace::default(), peer_copies }),
         sources: args.injection.recover_from.into(),
         max_restarts: 0,
+        silence: SIGN_OF_LIFE,
     })
 }
 

@@ -65,7 +65,7 @@ impl World<'_> {
         Some(Plan {
             schema_version: SCHEMA_VERSION,
             planner: planner.to_owned(),
-            model: self.request.cost.model().name.clone(),
+            model: self.request.cost.planned_model().clone(),
             global_batch_size: training.global_batch_size,
             micro_batch_size: shape.micro_batch_size,
             sequence_parallel: shape.groups.iter().flat_map(|group| &group.stages).any(|stage| stage.degree > 1),

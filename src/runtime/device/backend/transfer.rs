@@ -5,7 +5,7 @@ use crate::runtime::device::DeviceError;
 use crate::runtime::device::clock::Clock;
 use crate::runtime::device::mailbox::Mailbox;
 use crate::runtime::device::mesh::Wire;
-use crate::runtime::device::numbers::{from_bytes, to_bytes};
+use crate::runtime::device::numbers::{receive_into, to_bytes};
 use crate::units::SimTime;
 use std::ops::Range;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Transfer {
                 transport.receive()?;
                 let start = clock.now();
                 let message = transport.receive()?;
-                self.under_way[place].iter_mut().zip(from_bytes(&message)).for_each(|(value, new)| *value = new);
+                receive_into(&mut self.under_way[place], &message, |value, new| *value = new)?;
                 if is_last {
                     let values = std::mem::take(&mut self.under_way);
                     self.mailbox.received().put(direction, micro_batch, values);

@@ -44,6 +44,8 @@ pub struct SnapshotOrder {
     pub to_disk: Vec<Shard>,
     /// Shards for the object store.
     pub to_object_store: Vec<Shard>,
+    /// Checkpoints that stay on a disk, this one included.
+    pub kept: usize,
     /// Stand still in the middle of it, to be killed there.
     pub stop: bool,
 }

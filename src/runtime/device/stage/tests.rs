@@ -181,7 +181,7 @@ fn job(model: &ModelSpec, setting: Setting, replicas: Replicas<'_>) -> Job {
     let plan = Plan {
         schema_version: SCHEMA_VERSION,
         planner: "by hand".to_owned(),
-        model: model.name.clone(),
+        model: model.into(),
         global_batch_size: replicas.iter().map(|replica| replica.0).sum::<u32>() * micro_batch_size,
         micro_batch_size,
         sequence_parallel,

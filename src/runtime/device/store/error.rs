@@ -129,7 +129,7 @@ impl StoreError {
 fn hint_of(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "\nhint: free some space, or keep fewer checkpoints"
+            "\nhint: free some space, or choose another `--checkpoint-dir`"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "\nhint: give a folder that this user may write"

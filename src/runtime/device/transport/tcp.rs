@@ -1,4 +1,4 @@
-//! TCP on the loopback interface. Whoever connects proves first that it knows the secret of this run.
+//! TCP. Whoever connects proves first that it knows the secret of this run.
 
 use super::frame::{self, MAX_BYTES};
 use super::{GREETING, SILENCE, Transport, TransportError};
@@ -54,10 +54,22 @@ impl TcpTransport {
         Ok(address.ip())
     }
 
+    /// Whether the other side is on this machine, as far as addresses tell.
+    pub fn is_within_this_machine(&self) -> Result<bool, TransportError> {
+        let failed = |source| TransportError::from_io(&self.peer, source);
+        let (own, peer) = (self.reader.local_addr().map_err(failed)?, self.reader.peer_addr().map_err(failed)?);
+        Ok(own.ip() == peer.ip())
+    }
+
     /// The same connection, now that it is known whose it is.
     #[must_use]
     pub fn named(self, peer: &impl ToString) -> Self {
         Self { peer: peer.to_string(), ..self }
+    }
+
+    /// From here on it gives up after `silence` without a byte.
+    pub fn wait_at_most(&self, silence: Duration) -> Result<(), TransportError> {
+        self.reader.set_read_timeout(Some(silence)).map_err(|source| TransportError::from_io(&self.peer, source))
     }
 
     /// From here on it waits for as long as it takes; only a closed connection ends it.

@@ -10,9 +10,6 @@ use crate::runtime::device::peers::Peers;
 use crate::runtime::device::{BlockState, DeviceError, ShardEntry, StoreError, Vaults};
 use std::sync::Arc;
 
-/// Checkpoints that stay on a disk.
-const KEPT: usize = 2;
-
 /// A copy of a rank's state on its way.
 pub(super) struct Saving {
     pub(super) copy: Arc<Holding>,
@@ -68,7 +65,7 @@ impl Saving {
         disk.begin(step)?;
         let shards = self.cut(&self.order.to_disk);
         disk.commit(step, disk.writer().write_all(step, &borrowed(&shards))?)?;
-        disk.prune(KEPT)?;
+        disk.prune(self.order.kept)?;
         Ok(())
     }
 

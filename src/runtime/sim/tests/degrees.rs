@@ -34,7 +34,7 @@ fn on_nodes(mut plan: Plan) -> (Plan, Cluster, CostModel) {
             (stage.first_layer, stage.num_layers) = (index as u32 * layers, layers);
         }
     }
-    plan.model.clone_from(&cost.model().name);
+    plan.model = cost.planned_model().clone();
     assert_eq!(plan.validate(&cluster, &cost), Ok(()));
     (plan, cluster, cost)
 }
