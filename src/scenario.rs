@@ -17,7 +17,8 @@ use crate::elastic::checkpoint::CheckpointSettings;
 use crate::elastic::{ReconfigurationSettings, policies};
 use crate::input;
 use crate::plan::TrainingSettings;
-use crate::trace::{Polarity, ReadOptions, TimeUnit, TraceFormat, WhichNode};
+use crate::trace::{Align, Polarity, ReadOptions, TimeUnit, TraceError, TraceFormat, TraceSource, WhichNode, Zero};
+use crate::units::SimTime;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -68,9 +69,9 @@ pub struct WrittenBy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TraceSettings {
-    /// The file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<PathBuf>,
+    /// The file, or several, each perhaps with what its nodes are: [`TraceSource`].
+    #[serde(with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    pub file: Vec<PathBuf>,
     /// Its format, where it isn't to be recognised by its content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_format: Option<TraceFormat>,
@@ -89,6 +90,15 @@ pub struct TraceSettings {
     /// GPUs of nodes for which the trace gives no number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus_per_node: Option<u32>,
+    /// When it ends, where it isn't at its last row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub horizon_s: Option<f64>,
+    /// How the clocks of several files are set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub align: Option<Align>,
+    /// What time its zero stands for, where its files don't say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<Zero>,
 }
 
 /// The network interfaces of every node.
@@ -221,7 +231,16 @@ impl TraceSettings {
             gpus_per_node: self.gpus_per_node,
             gpu_type: self.gpu_type.clone(),
             which_node: self.which_node,
+            zone: None,
+            horizon: self.horizon_s.map(SimTime::from_seconds),
+            start: self.start,
+            align: self.align,
         }
+    }
+
+    /// Its files, with what is known of their nodes.
+    pub fn sources(&self) -> Result<Vec<TraceSource>, TraceError> {
+        self.file.iter().map(|file| TraceSource::parse(file)).collect()
     }
 }
 

@@ -58,9 +58,9 @@ fn check_options(args: &AcrossArgs) -> anyhow::Result<()> {
             "a market without `--seeds`\nhint: say how many markets to make, for example `--seeds 100`"
         ));
     }
-    let ReadingArgs { trace_format, time_unit, polarity, which_node, gpu_type, gpus_per_node } = &args.reading;
+    let ReadingArgs { trace_format, time_unit, polarity, which_node, gpu_type, gpus_per_node, horizon } = &args.reading;
     let is_read = trace_format.is_some() || time_unit.is_some() || polarity.is_some() || which_node.is_some();
-    if args.seeds.is_some() && (is_read || gpu_type.is_some() || gpus_per_node.is_some()) {
+    if args.seeds.is_some() && (is_read || gpu_type.is_some() || gpus_per_node.is_some() || horizon.is_some()) {
         return Err(anyhow!(
             "options of traces that are read, and markets that are made\nhint: say of each `--pool` what its nodes are"
         ));

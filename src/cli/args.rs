@@ -21,7 +21,7 @@ use super::validate::ValidateArgs;
 use crate::cost::Framework;
 use crate::model::Precision;
 use crate::suggest;
-use crate::trace::{Polarity, TimeUnit, TraceFormat, WhichNode};
+use crate::trace::{Align, Polarity, TimeUnit, TraceFormat, WhichNode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,6 +31,7 @@ Examples:
   autohet-sim --trace traces/aws-spot.csv
   autohet-sim --trace traces/aws-spot.csv --model llama-7b --policies autohet,varuna
   autohet-sim --trace bamboo.csv --gpu-type V100-16 --gpus-per-node 1 --model gpt3-1.3b
+  autohet-sim --trace p4d.csv:8xA100-40@us-east-1a --trace p3.json:1xV100-16@us-east-1b --horizon 24h
   autohet-sim --scenario results/aws-spot/resolved.toml --out results/again
   autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b";
 
@@ -168,13 +169,27 @@ pub(super) struct ReadingArgs {
     /// GPUs of nodes for which the trace gives no number; counts of GPUs are divided by it
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub(super) gpus_per_node: Option<u32>,
+    /// When the trace ends, such as 90min, 36h, 30d or seconds: earlier than its last row, or later, with the nodes taken to
+    /// stay that are up then [default: at its last row]
+    #[arg(long, value_name = "TIME", value_parser = parse_horizon, allow_negative_numbers = true)]
+    pub(super) horizon: Option<f64>,
+}
+
+/// How several traces become one.
+#[derive(Debug, Args)]
+pub(super) struct ClockArgs {
+    /// How the clocks of several traces are set: by the time of the calendar, or each from its start [default: time where all
+    /// have it, else start]
+    #[arg(long, value_name = "time|start")]
+    pub(super) align: Option<Align>,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct ReplayArgs {
-    /// Trace of spot nodes in any of 16 formats, recognised by content (traces/README.md lists them)
-    #[arg(long, value_name = "FILE")]
-    pub(super) trace: Option<PathBuf>,
+    /// Trace of spot nodes in any of 16 formats, recognised by content (traces/README.md lists them); may be repeated, one for
+    /// each GPU type or zone: the nodes of all are there at once
+    #[arg(long = "trace", value_name = "FILE[:GPUSxTYPE@ZONE]")]
+    pub(super) traces: Vec<PathBuf>,
     /// TOML file of settings; other options go before it
     #[arg(long, value_name = "FILE")]
     pub(super) scenario: Option<PathBuf>,
@@ -186,6 +201,8 @@ pub(super) struct ReplayArgs {
     pub(super) job: JobArgs,
     #[command(flatten)]
     pub(super) reading: ReadingArgs,
+    #[command(flatten)]
+    pub(super) clock: ClockArgs,
     /// Time between checkpoints [default: what costs least for the losses observed]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(super) checkpoint_interval_s: Option<f64>,
@@ -280,16 +297,22 @@ const STATS_EXAMPLES: &str = "\
 Examples:
   autohet-sim trace stats traces/aws-spot.csv
   autohet-sim trace stats traces/*.csv --format json
-  autohet-sim trace stats probes.csv --polarity preempted --which-node random:7";
+  autohet-sim trace stats probes.csv --polarity preempted --which-node random:7
+  autohet-sim trace stats --merge a.csv:A100-40 b.json:V100-16 --plot market.svg";
 
 #[derive(Debug, Args)]
 #[command(after_help = STATS_EXAMPLES)]
 pub(super) struct StatsArgs {
-    /// Traces
-    #[arg(required = true, value_name = "FILE")]
+    /// Traces, perhaps with what their nodes are
+    #[arg(required = true, value_name = "FILE[:GPUSxTYPE@ZONE]")]
     pub(super) traces: Vec<PathBuf>,
+    /// Take all of them for one, on one clock, as a replay does
+    #[arg(long)]
+    pub(super) merge: bool,
     #[command(flatten)]
     pub(super) reading: ReadingArgs,
+    #[command(flatten)]
+    pub(super) clock: ClockArgs,
     /// What to print on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
@@ -298,16 +321,19 @@ pub(super) struct StatsArgs {
 const CONVERT_EXAMPLES: &str = "\
 Examples:
   autohet-sim trace convert counts.json --gpu-type V100-16 --gpus-per-node 1 --out counts.csv
-  autohet-sim trace convert sacct.txt --gpu-type A100-80 --gpus-per-node 8 > cluster.csv";
+  autohet-sim trace convert sacct.txt --gpu-type A100-80 --gpus-per-node 8 > cluster.csv
+  autohet-sim trace convert a.csv:8xA100-40@us-east-1a b.json:1xV100-16 --horizon 24h --out both.csv";
 
 #[derive(Debug, Args)]
 #[command(after_help = CONVERT_EXAMPLES)]
 pub(super) struct ConvertArgs {
-    /// Trace
-    #[arg(value_name = "FILE")]
-    pub(super) trace: PathBuf,
+    /// Trace, or several, which become one
+    #[arg(required = true, value_name = "FILE[:GPUSxTYPE@ZONE]")]
+    pub(super) traces: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) reading: ReadingArgs,
+    #[command(flatten)]
+    pub(super) clock: ClockArgs,
     /// File to write [default: stdout]
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
@@ -327,6 +353,15 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         .filter(|seconds| (0.0..=1e6).contains(seconds))
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "not a time\nhint: write `100ms` or `2s`".into())
+}
+
+/// A time such as `90min`, `36h`, `30d`, `5s` or `3600`, in seconds; whether it makes sense is asked where scenarios are.
+fn parse_horizon(text: &str) -> Result<f64, String> {
+    const UNITS: [(&str, f64); 4] = [("min", 60.0), ("h", 3600.0), ("d", 86_400.0), ("s", 1.0)];
+    let unit = UNITS.iter().find_map(|(unit, scale_s)| Some((text.strip_suffix(unit)?, *scale_s)));
+    let (number, scale_s) = unit.unwrap_or((text, 1.0));
+    let number = number.trim().parse::<f64>().ok();
+    number.map(|number| number * scale_s).ok_or_else(|| "not a time\nhint: write `90min`, `36h`, `30d`, or seconds".into())
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

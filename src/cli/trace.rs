@@ -1,15 +1,15 @@
 //! `autohet-sim trace`.
 
-use super::args::{ConvertArgs, Format, GenerateArgs, MarketArgs, ReadingArgs, StatsArgs, TraceCommand};
+use super::args::{ClockArgs, ConvertArgs, Format, GenerateArgs, MarketArgs, ReadingArgs, StatsArgs, TraceCommand};
 use super::{Verdict, files, job, print, print_json};
 use crate::cluster::GpuSpec;
 use crate::input;
 use crate::report::{Screen, statistics_table};
 use crate::scenario::Scenario;
 use crate::trace::generator::{GeneratorSettings, PoolSettings, generate};
-use crate::trace::{ReadOptions, Trace, TraceStatistics, read_with, write_canonical};
+use crate::trace::{ReadOptions, Trace, TraceSource, TraceStatistics, read_all, write_canonical};
 use anyhow::anyhow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(super) fn run(command: &TraceCommand) -> anyhow::Result<Verdict> {
     match command {
@@ -50,19 +50,25 @@ fn write(trace: &Trace, out: Option<&Path>) -> anyhow::Result<Verdict> {
 }
 
 fn run_convert(args: &ConvertArgs) -> anyhow::Result<Verdict> {
-    let trace = read_with(&args.trace, &read_options(&args.reading)?)?;
+    super::replay::check_align(args.clock.align, args.traces.len())?;
+    let sources = sources(&args.traces)?;
+    let trace = read_all(&sources, &read_options(&args.reading, &args.clock)?)?;
     if !args.quiet {
-        for note in &trace.notes {
-            eprintln!("{}: {note}", args.trace.display());
-        }
+        super::replay::say_notes(&sources, &trace.notes);
     }
     write(&trace, args.out.as_deref())
 }
 
+/// The traces, with what is known of their nodes.
+fn sources(traces: &[PathBuf]) -> anyhow::Result<Vec<TraceSource>> {
+    Ok(traces.iter().map(|trace| TraceSource::parse(trace)).collect::<Result<_, _>>()?)
+}
+
 /// The options, with the checks that a replay makes.
-fn read_options(args: &ReadingArgs) -> anyhow::Result<ReadOptions> {
+fn read_options(args: &ReadingArgs, clock: &ClockArgs) -> anyhow::Result<ReadOptions> {
     let mut scenario = Scenario::default();
     job::apply_reading(args, &mut scenario.trace);
+    scenario.trace.align = clock.align;
     scenario.check()?;
     scenario.trace.gpu_type.as_deref().map(GpuSpec::lookup).transpose()?;
     Ok(scenario.trace.read_options())
@@ -80,13 +86,17 @@ fn read_settings(path: &Path) -> anyhow::Result<GeneratorSettings> {
 }
 
 fn run_stats(args: &StatsArgs) -> anyhow::Result<Verdict> {
-    let options = read_options(&args.reading)?;
+    super::replay::check_align(args.clock.align, if args.merge { args.traces.len() } else { 1 })?;
+    let options = read_options(&args.reading, &args.clock)?;
+    let sources = sources(&args.traces)?;
     let mut all = Vec::new();
     let mut notes = Vec::new();
-    for path in &args.traces {
-        let trace = read_with(path, &options)?;
+    let columns = if args.merge { vec![&sources[..]] } else { sources.chunks(1).collect() };
+    for column in columns {
+        let trace = read_all(column, &options)?;
         notes.push(trace.notes.clone());
-        all.push((path.display().to_string(), trace.format, TraceStatistics::of(&trace)));
+        let files: Vec<String> = column.iter().map(|source| source.path.display().to_string()).collect();
+        all.push((files.join(" + "), trace.format, TraceStatistics::of(&trace)));
     }
     match args.format {
         Format::Table => {

@@ -21,6 +21,8 @@ const MOST_GPUS_IN_NODE: u32 = 1024;
 const MOST_CHOICES: usize = 16;
 /// Longest part of a change of plan: a day.
 const LONGEST_PART_S: f64 = 86_400.0;
+/// Longest trace, a century.
+const LONGEST_HORIZON_S: f64 = 3.1536e9;
 /// Times between checkpoints.
 const LEAST_INTERVAL_S: f64 = 1e-3;
 const LONGEST_INTERVAL_S: f64 = 1e9;
@@ -62,6 +64,10 @@ impl Scenario {
             Number::new("trace.gpus_per_node", f64::from(count), 1.0)
                 .option("--gpus-per-node")
                 .within(1.0, f64::from(MOST_GPUS_IN_NODE))?;
+        }
+        if let Some(horizon_s) = self.trace.horizon_s {
+            let number = Number::new("trace.horizon_s", horizon_s, 86_400.0).option("--horizon");
+            number.within(1e-9, LONGEST_HORIZON_S)?;
         }
         Ok(())
     }

@@ -23,16 +23,12 @@ pub(super) fn run(point: &Point, policy: &str, shared: &Arc<Shared>) -> SweepOut
 /// The trace of a file, or of a market.
 fn trace_of(point: &Point, shared: &Shared) -> Result<Arc<Trace>, String> {
     let Scenario { trace: settings, .. } = &point.scenario;
-    match (&settings.file, &point.market) {
-        (Some(file), _) => {
-            let options = settings.read_options();
-            shared
-                .trace(format!("{} {options:?}", file.display()), || trace::read_with(file, &options))
-                .map_err(|e| e.to_string())
-        }
-        (None, Some(market)) => shared.trace(format!("{market:?}"), || generate(market)).map_err(|e| e.to_string()),
-        (None, None) => Err("no trace was given".to_owned()),
+    if let Some(market) = &point.market {
+        return shared.trace(format!("{market:?}"), || generate(market)).map_err(|error| error.to_string());
     }
+    let options = settings.read_options();
+    let read = || trace::read_all(&point.sources, &options);
+    shared.trace(format!("{:?} {options:?}", point.sources), read).map_err(|error| error.to_string())
 }
 
 fn replayed(point: &Point, policy: &str, shared: &Arc<Shared>) -> Result<SweepOutcome, String> {

@@ -202,6 +202,47 @@ pub enum TraceError {
         /// The file.
         file: String,
     },
+    /// A trace file isn't named as it should be.
+    #[error(
+        "trace `{text}`: expected {expected} after the last colon, found {found}\nhint: write FILE, FILE:TYPE, \
+         FILE:GPUSxTYPE@ZONE or FILE:@ZONE, like `a.csv:8xA100-40@us-east-1a`"
+    )]
+    Source {
+        /// The whole text.
+        text: String,
+        /// What belongs there.
+        expected: String,
+        /// What is there, in backticks, or "nothing".
+        found: String,
+    },
+    /// A file says other of a node than what was said of the file.
+    #[error(
+        "`{file}`: node `{node}` is `{found}`, and `{asked}` was said of the file\nhint: leave out what the file says itself"
+    )]
+    Contradicted {
+        /// The file.
+        file: String,
+        /// The node.
+        node: String,
+        /// What the file says.
+        found: String,
+        /// What was said of it.
+        asked: String,
+    },
+    /// Several traces that don't overlap.
+    #[error("the traces have no time in common: {files}\nhint: `--align start` lets each begin at zero")]
+    Apart {
+        /// The files, with their times.
+        files: String,
+    },
+    /// Clocks that can't be set by the calendar.
+    #[error(
+        "`{file}` has no calendar times with a zone to set its clock by\nhint: leave `--align` out, and each trace begins at zero"
+    )]
+    NoCalendar {
+        /// The file.
+        file: String,
+    },
     /// Numbers that may be of more than one unit.
     #[error(
         "`{file}`: expected times of which the unit shows, found {found}\nhint: say what they are with `--time-unit ms`, \

@@ -3,6 +3,7 @@
 //! Counts say how many, not which, so a stated policy ([`WhichNode`]) picks the nodes that go. A node that comes gets the
 //! lowest free number of its pool, so that names stay few: `v100-us-east-1a-003` is a slot, filled by a new node each time.
 
+use super::calendar::Zero;
 use super::error::TraceError;
 use super::generator::streams::stream;
 use super::options::{Polarity, ReadOptions, WhichNode};
@@ -53,6 +54,8 @@ pub(super) struct Levels<'a> {
     pub counts_gpus: bool,
     /// The series.
     pub pools: Vec<Pool>,
+    /// What time zero stands for, where the file says it.
+    pub zero: Option<Zero>,
     /// What else there is to say.
     pub notes: Vec<String>,
 }
@@ -71,7 +74,8 @@ impl Levels<'_> {
         let spacing = spacing(&self.pools);
         let span = self.pools.iter().filter_map(|pool| pool.samples.last()).map(|sample| sample.time).max();
         let mut events = Vec::new();
-        for pool in self.pools {
+        for mut pool in self.pools {
+            pool.offer.zone = pool.offer.zone.take().or_else(|| options.zone.clone());
             let gpu_type = pool.offer.gpu_type.as_ref().or(options.gpu_type.as_ref());
             let name = base_name(gpu_type.map(String::as_str), pool.offer.zone.as_deref());
             Namer::new(name, pool.offer, which_node).walk(&pool.samples, &mut events);
@@ -91,7 +95,7 @@ impl Levels<'_> {
             notes.push(format!("samples are {median} apart in the median and {most} at most: a change lies up to that much before its row"));
         }
         notes.append(&mut self.notes);
-        Ok(Trace::assemble(self.format, &self.unit, events, span.unwrap_or_default(), notes))
+        Ok(Trace::assemble(self.format, &self.unit, events, span.unwrap_or_default(), notes).starting(self.zero))
     }
 
     /// Turns counts of GPUs into counts of nodes.
@@ -257,6 +261,7 @@ mod tests {
             is_exact: false,
             counts_gpus: false,
             pools: vec![Pool { offer: NodeOffer::default(), samples: counts.iter().map(sample).collect() }],
+            zero: None,
             notes: Vec::new(),
         }
     }

@@ -4,6 +4,7 @@
 //! that is warned or lost before it was seen to come was up from the start of the file; a second `up`, notice or loss
 //! without its opposite in between is dropped. What was settled so is counted and said.
 
+use super::calendar::Zero;
 use super::cells::LATEST;
 use super::error::TraceError;
 use super::{NodeOffer, Trace, TraceEvent, TraceEventKind, TraceFormat};
@@ -107,7 +108,8 @@ impl Sightings {
         }
         settled.say(&mut notes);
         let events = events.into_iter().map(|(_, _, event)| event).collect();
-        Ok(Trace::assemble(format, &format!("calendar time counted from {first}"), events, span, notes))
+        Ok(Trace::assemble(format, &format!("calendar time counted from {first}"), events, span, notes)
+            .starting(Some(Zero::new(first, true))))
     }
 }
 
