@@ -17,6 +17,7 @@ use crate::elastic::checkpoint::CheckpointSettings;
 use crate::elastic::{ReconfigurationSettings, policies};
 use crate::input;
 use crate::plan::TrainingSettings;
+use crate::replay::Tariff;
 use crate::trace::{Align, Polarity, ReadOptions, TimeUnit, TraceError, TraceFormat, TraceSource, WhichNode, Zero};
 use crate::units::SimTime;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,8 @@ pub struct Scenario {
     pub reconfiguration: ReconfigurationSettings,
     /// What the cost model takes as given.
     pub cost: CostSettings,
+    /// Prices over time, and of what isn't a GPU.
+    pub prices: PriceSettings,
 }
 
 /// The program that wrote a resolved scenario.
@@ -99,6 +102,53 @@ pub struct TraceSettings {
     /// What time its zero stands for, where its files don't say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<Zero>,
+}
+
+/// Prices over time, and of what isn't a GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PriceSettings {
+    /// AWS's history of spot prices, which takes the place of the trace's prices and the catalog's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<PathBuf>,
+    /// Instance types whose prices are taken from it; all by default.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<String>,
+    /// A gigabyte kept in the object store for a month of 730 h.
+    pub storage_usd_per_gb_month: f64,
+    /// Whole checkpoints that are kept there.
+    pub checkpoints_kept: u32,
+    /// A gigabyte read from the object store.
+    pub egress_usd_per_gb: f64,
+    /// A gigabyte that training sends from one zone to another.
+    pub cross_zone_usd_per_gb: f64,
+}
+
+impl Default for PriceSettings {
+    fn default() -> Self {
+        let Tariff { storage_usd_per_gb_month, checkpoints_kept, egress_usd_per_gb, cross_zone_usd_per_gb } =
+            Tariff::default();
+        Self {
+            history: None,
+            instances: Vec::new(),
+            storage_usd_per_gb_month,
+            checkpoints_kept,
+            egress_usd_per_gb,
+            cross_zone_usd_per_gb,
+        }
+    }
+}
+
+impl PriceSettings {
+    /// What else than GPUs costs how much.
+    pub fn tariff(&self) -> Tariff {
+        Tariff {
+            storage_usd_per_gb_month: self.storage_usd_per_gb_month,
+            checkpoints_kept: self.checkpoints_kept,
+            egress_usd_per_gb: self.egress_usd_per_gb,
+            cross_zone_usd_per_gb: self.cross_zone_usd_per_gb,
+        }
+    }
 }
 
 /// The network interfaces of every node.
@@ -205,6 +255,7 @@ impl Default for Scenario {
             checkpoint: CheckpointSettings::default(),
             reconfiguration: ReconfigurationSettings::default(),
             cost: CostSettings::default(),
+            prices: PriceSettings::default(),
         }
     }
 }

@@ -15,8 +15,10 @@ mod canonical;
 mod cells;
 mod cluster_events;
 mod counts;
+pub mod durations;
 mod error;
 mod eventbridge;
+pub mod fits;
 mod gcp_audit;
 mod gcp_counts;
 pub mod generator;
@@ -25,14 +27,15 @@ mod levels;
 mod membership;
 mod options;
 mod ping;
+pub mod prices;
 mod prometheus;
 mod recognise;
 mod rows;
 mod sailor_csv;
 mod sailor_levels;
+mod several;
 mod sightings;
 mod skypilot;
-mod several;
 mod slurm;
 mod source;
 mod spot_requests;
@@ -146,9 +149,13 @@ fn read_file(path: &Path, options: &ReadOptions, is_strict: bool) -> Result<Trac
     let name = path.display().to_string();
     let bytes = crate::input::read_bytes(path, crate::input::MOST_TRACE_BYTES)
         .map_err(|source| TraceError::Read { file: name.clone(), source })?;
-    match std::str::from_utf8(&bytes) {
-        Ok(text) => parse_text(text, &name, options, is_strict),
-        Err(error) => Err(TraceError::not_utf8(&name, &bytes, error.valid_up_to())),
+    parse_bytes(&bytes, &name, options, is_strict)
+}
+
+fn parse_bytes(bytes: &[u8], name: &str, options: &ReadOptions, is_strict: bool) -> Result<Trace, TraceError> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => parse_text(text, name, options, is_strict),
+        Err(error) => Err(TraceError::not_utf8(name, bytes, error.valid_up_to())),
     }
 }
 
@@ -288,5 +295,7 @@ impl Trace {
     }
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

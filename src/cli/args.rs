@@ -3,6 +3,7 @@
 mod across;
 mod iteration;
 mod planning;
+mod prices;
 mod recommend;
 mod sweep;
 mod terminal;
@@ -11,6 +12,7 @@ mod variation;
 pub(super) use across::{AcrossArgs, MarketArgs};
 pub(super) use iteration::IterationArgs;
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
+pub(super) use prices::PriceArgs;
 pub(super) use recommend::RecommendArgs;
 pub(super) use sweep::{MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
 pub(super) use terminal::{CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs};
@@ -32,6 +34,7 @@ Examples:
   autohet-sim --trace traces/aws-spot.csv --model llama-7b --policies autohet,varuna
   autohet-sim --trace bamboo.csv --gpu-type V100-16 --gpus-per-node 1 --model gpt3-1.3b
   autohet-sim --trace p4d.csv:8xA100-40@us-east-1a --trace p3.json:1xV100-16@us-east-1b --horizon 24h
+  autohet-sim --trace p3.csv:1xV100-16@us-east-1b --prices history.json --trace-start 2026-01-31T18:00:00Z
   autohet-sim --scenario results/aws-spot/resolved.toml --out results/again
   autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b";
 
@@ -203,6 +206,8 @@ pub(super) struct ReplayArgs {
     pub(super) reading: ReadingArgs,
     #[command(flatten)]
     pub(super) clock: ClockArgs,
+    #[command(flatten)]
+    pub(super) prices: PriceArgs,
     /// Time between checkpoints [default: what costs least for the losses observed]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(super) checkpoint_interval_s: Option<f64>,
@@ -281,13 +286,27 @@ Example of a settings file:
 
 Examples:
   autohet-sim trace generate --seed 7 --pool 5x8xA100-40@us-east-1a:8.0 --pool 3x8xT4@us-east-1a:2.9 --out market.csv
-  autohet-sim trace generate --seed 7 --hours 72 --pool 16x1xV100-16 > market.csv";
+  autohet-sim trace generate --seed 7 --hours 72 --pool 16x1xV100-16 > market.csv
+  autohet-sim trace generate --fit recorded.csv:1xV100-16 --hours 720 --seed 1 --out month.csv --settings-out market.toml
+  autohet-sim trace generate --pool 5x8xA100-40@us-east-1a:8.0 --out market.csv --prices-out prices.json";
 
 #[derive(Debug, Args)]
 #[command(after_help = GENERATE_EXAMPLES)]
 pub(super) struct GenerateArgs {
     #[command(flatten)]
     pub(super) market: MarketArgs,
+    /// Take the market from a trace: its losses, as they were, drawn again and again, for as long as the trace unless `--hours`
+    /// says otherwise; may be repeated, one for each GPU type or zone
+    #[arg(long, value_name = "FILE[:GPUSxTYPE@ZONE]")]
+    pub(super) fit: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) reading: ReadingArgs,
+    /// Write the market as a file of settings, for `--settings`
+    #[arg(long, value_name = "FILE")]
+    pub(super) settings_out: Option<PathBuf>,
+    /// Write prices of the pools over time, as AWS's price history, for `--prices` of a replay
+    #[arg(long, value_name = "FILE")]
+    pub(super) prices_out: Option<PathBuf>,
     /// File to write [default: stdout]
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
@@ -297,6 +316,7 @@ const STATS_EXAMPLES: &str = "\
 Examples:
   autohet-sim trace stats traces/aws-spot.csv
   autohet-sim trace stats traces/*.csv --format json
+  autohet-sim trace stats traces/aws-spot.csv --plot aws-spot.svg
   autohet-sim trace stats probes.csv --polarity preempted --which-node random:7
   autohet-sim trace stats --merge a.csv:A100-40 b.json:V100-16 --plot market.svg";
 
@@ -309,6 +329,9 @@ pub(super) struct StatsArgs {
     /// Take all of them for one, on one clock, as a replay does
     #[arg(long)]
     pub(super) merge: bool,
+    /// Draw it as SVG: nodes up over time, how long up-times and times between losses last, and the laws that fit them
+    #[arg(long, value_name = "FILE")]
+    pub(super) plot: Option<PathBuf>,
     #[command(flatten)]
     pub(super) reading: ReadingArgs,
     #[command(flatten)]
@@ -361,7 +384,9 @@ fn parse_horizon(text: &str) -> Result<f64, String> {
     let unit = UNITS.iter().find_map(|(unit, scale_s)| Some((text.strip_suffix(unit)?, *scale_s)));
     let (number, scale_s) = unit.unwrap_or((text, 1.0));
     let number = number.trim().parse::<f64>().ok();
-    number.map(|number| number * scale_s).ok_or_else(|| "not a time\nhint: write `90min`, `36h`, `30d`, or seconds".into())
+    number
+        .map(|number| number * scale_s)
+        .ok_or_else(|| "not a time\nhint: write `90min`, `36h`, `30d`, or seconds".into())
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

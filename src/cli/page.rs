@@ -17,7 +17,8 @@ pub(super) fn check(args: &ReplayArgs, traces: &[TraceSource], out: &Path) -> an
     let outputs = [("--out", Some(out)), ("--report", args.report.as_deref())];
     files::check_distinct(&outputs)?;
     let read = args.job.profile.iter().chain(&args.scenario);
-    let inputs: Vec<&Path> = read.map(PathBuf::as_path).chain(traces.iter().map(|source| source.path.as_path())).collect();
+    let inputs: Vec<&Path> =
+        read.map(PathBuf::as_path).chain(traces.iter().map(|source| source.path.as_path())).collect();
     files::check_kept(&inputs, &outputs)?;
     args.report.as_deref().map_or(Ok(()), files::check_writable)
 }

@@ -16,6 +16,7 @@ use crate::report::{
 use crate::runtime::sim::simulate;
 use crate::scenario::{Scenario, ScenarioFile, WrittenBy};
 use crate::suggest;
+use crate::trace::prices::Quotes;
 use crate::trace::{self, Align, NodeEvent, NodeEventKind, OfferDefaults, Trace, TraceSource};
 use crate::units::SimTime;
 use anyhow::anyhow;
@@ -46,7 +47,11 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     if !args.quiet {
         say_notes(&sources, &trace.notes);
     }
-    let replay = run_replay(&events, &trace, &policies, &scenario, &cost, args.quiet)?;
+    let quotes = scenario.prices.quotes(&trace)?;
+    let mut replay = run_replay(&events, &trace, &policies, &scenario, &cost, args.quiet)?;
+    let job = (&cost, scenario.training.precision);
+    let priced = replay.settle(&events, quotes.as_ref(), &scenario.prices.tariff(), job)?;
+    let trace = with_price_notes(trace, quotes, priced, args.quiet);
     let summary = Summary::new(&SummaryInputs {
         trace_name: &name,
         trace: &trace,
@@ -64,6 +69,16 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
         Format::Table => print_table(&replay, &scenario, &written)?,
     }
     Ok(if replay.policies.iter().any(|outcome| outcome.iterations > 0) { Verdict::Good } else { Verdict::Bad })
+}
+
+/// The trace with what there is to say of its prices, which is printed too.
+fn with_price_notes(mut trace: Trace, quotes: Option<Quotes>, priced: Vec<String>, quiet: bool) -> Trace {
+    let notes: Vec<String> = quotes.map(|quotes| quotes.notes).into_iter().flatten().chain(priced).collect();
+    if !quiet {
+        notes.iter().for_each(|note| eprintln!("{note}"));
+    }
+    trace.notes.extend(notes);
+    trace
 }
 
 /// What the results are called: the traces' names without their folders and endings.
@@ -110,6 +125,7 @@ fn resolve(args: &ReplayArgs) -> anyhow::Result<Scenario> {
         return Err(no_trace());
     }
     scenario.trace.align = args.clock.align.or(scenario.trace.align);
+    args.prices.apply(&mut scenario);
     check_align(scenario.trace.align, scenario.trace.file.len())?;
     job::apply_reading(&args.reading, &mut scenario.trace);
     if let Some(seconds) = args.checkpoint_interval_s {

@@ -90,7 +90,7 @@ impl Point {
     /// The files that its runs read.
     pub(super) fn files(&self) -> Vec<&Path> {
         let cluster = self.cluster.as_deref().map(Path::new).filter(|path| path.is_file());
-        let traces = self.sources.iter().map(|source| &source.path);
+        let traces = self.sources.iter().map(|source| &source.path).chain(&self.scenario.prices.history);
         self.scenario.profile.iter().chain(traces).map(PathBuf::as_path).chain(cluster).collect()
     }
 
@@ -103,6 +103,7 @@ impl Point {
         let mut file = |what: &str, hash: u128| writeln!(text, "{what} {hash:032x}").expect("text has room");
         scenario.profile.iter().for_each(|path| file("profile", shared.content_of(path)));
         self.sources.iter().for_each(|source| file("trace", shared.content_of(&source.path)));
+        scenario.prices.history.iter().for_each(|path| file("prices", shared.content_of(path)));
         if let Some(cluster) = &self.cluster {
             let path = Path::new(cluster);
             if path.is_file() {

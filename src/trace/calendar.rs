@@ -65,7 +65,9 @@ impl FromStr for Zero {
         }
         let civil = word.parse::<DateTime>().ok().and_then(|time| TimeZone::UTC.to_timestamp(time).ok());
         let expected = "an ISO 8601 time, best with a zone";
-        civil.map(|time| Self::new(time, false)).ok_or_else(|| UnknownWord::new(expected, word, &["2026-01-31T18:00:00Z"]))
+        civil
+            .map(|time| Self::new(time, false))
+            .ok_or_else(|| UnknownWord::new(expected, word, &["2026-01-31T18:00:00Z"]))
     }
 }
 

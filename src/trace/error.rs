@@ -243,6 +243,50 @@ pub enum TraceError {
         /// The file.
         file: String,
     },
+    /// One instance type in one zone has two prices at once.
+    #[error("`{file}`: two prices of `{instance}` in `{zone}` at {time}\nhint: leave one of the rows out")]
+    TwoPrices {
+        /// The file.
+        file: String,
+        /// The instance type.
+        instance: String,
+        /// The zone.
+        zone: String,
+        /// The time.
+        time: String,
+    },
+    /// A history of prices without one that could be used.
+    #[error(
+        "`{file}`: {rows} rows, none of an instance type whose GPUs are known and that was asked for\nhint: give what `aws ec2 \
+         describe-spot-price-history --instance-types p4d.24xlarge` prints"
+    )]
+    NoPrices {
+        /// The file.
+        file: String,
+        /// Its rows.
+        rows: usize,
+    },
+    /// Prices of several operating systems, none of them Linux.
+    #[error("`{file}`: prices of several products: {found}\nhint: give those of one product, best `Linux/UNIX`")]
+    Products {
+        /// The file.
+        file: String,
+        /// The products.
+        found: String,
+    },
+    /// Prices of other times than those of the trace.
+    #[error(
+        "{problem}, and the history of prices goes from {first} to {last}\nhint: `--trace-start {first}` says what time the \
+         trace's zero stands for"
+    )]
+    OtherTimes {
+        /// What is wrong.
+        problem: String,
+        /// The first price.
+        first: String,
+        /// The last one.
+        last: String,
+    },
     /// Numbers that may be of more than one unit.
     #[error(
         "`{file}`: expected times of which the unit shows, found {found}\nhint: say what they are with `--time-unit ms`, \

@@ -91,6 +91,11 @@ impl<'a> Element<'a> {
         self.value.and_then(Value::as_str).filter(|text| !text.is_empty())
     }
 
+    /// The value as text, if it is a string, perhaps an empty one.
+    pub fn string(&self) -> Option<&'a str> {
+        self.value.and_then(Value::as_str)
+    }
+
     /// A string with something in it, which is `expected`.
     pub fn text(&self, expected: &str) -> Result<&'a str, TraceError> {
         self.as_text().ok_or_else(|| self.wrong(expected, "write it as a string in double quotes"))

@@ -1,8 +1,8 @@
 //! What a reader can be told where a file alone leaves it open.
 
+use super::TraceFormat;
 use super::calendar::Zero;
 use super::several::Align;
-use super::TraceFormat;
 use crate::suggest;
 use crate::units::SimTime;
 use serde::{Deserialize, Serialize};

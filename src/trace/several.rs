@@ -141,7 +141,12 @@ fn set_clocks(parts: &mut [Part], asked: Option<Align>) -> Result<(Option<Zero>,
                 }
             }
             let zone = if latest.has_zone() { "" } else { " of clocks without a zone, taken for one and the same" };
-            Ok((Some(latest), format!("clocks: set by the time of the calendar{zone}; zero is {latest}, when the last of them begins")))
+            Ok((
+                Some(latest),
+                format!(
+                    "clocks: set by the time of the calendar{zone}; zero is {latest}, when the last of them begins"
+                ),
+            ))
         }
         (Some(Align::Time), None) => {
             let without = parts.iter().find(|part| part.trace.zero.is_none_or(|zero| !zero.has_zone()));
@@ -159,7 +164,9 @@ fn set_clocks(parts: &mut [Part], asked: Option<Align>) -> Result<(Option<Zero>,
 fn apart(parts: &[Part]) -> TraceError {
     let stretch = |part: &Part| {
         let file = part.source.path.display();
-        part.trace.zero.map_or_else(|| format!("`{file}`"), |zero| format!("`{file}` {} from {zero} on", part.trace.span))
+        part.trace
+            .zero
+            .map_or_else(|| format!("`{file}`"), |zero| format!("`{file}` {} from {zero} on", part.trace.span))
     };
     TraceError::Apart { files: parts.iter().map(stretch).collect::<Vec<_>>().join(", ") }
 }
@@ -193,7 +200,8 @@ fn tell_apart(parts: &mut [Part]) -> Option<String> {
             event.node = format!("{label}/{}", event.node);
         }
     }
-    let told = parts.iter().zip(&labels).map(|(part, label)| format!("`{label}/…` in `{}`", part.source.path.display()));
+    let told =
+        parts.iter().zip(&labels).map(|(part, label)| format!("`{label}/…` in `{}`", part.source.path.display()));
     Some(format!("several files have a node `{shared}`: nodes are called {}", told.collect::<Vec<_>>().join(", ")))
 }
 

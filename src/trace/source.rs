@@ -84,13 +84,17 @@ impl TraceSource {
     pub(super) fn check(&self, trace: &Trace) -> Result<(), TraceError> {
         for event in &trace.events {
             let TraceEventKind::Up(offer) = &event.kind else { continue };
-            let gpu = offer.gpu_type.as_deref().map(|name| {
-                GpuSpec::lookup(name).map_or_else(|_| name.to_owned(), |gpu| gpu.name.clone())
-            });
+            let gpu = offer
+                .gpu_type
+                .as_deref()
+                .map(|name| GpuSpec::lookup(name).map_or_else(|_| name.to_owned(), |gpu| gpu.name.clone()));
             let said = [
                 (gpu, self.gpu_type.clone()),
                 (offer.zone.clone(), self.zone.clone()),
-                (offer.gpu_count.map(|count| format!("{count} GPUs")), self.gpus_per_node.map(|count| format!("{count} GPUs"))),
+                (
+                    offer.gpu_count.map(|count| format!("{count} GPUs")),
+                    self.gpus_per_node.map(|count| format!("{count} GPUs")),
+                ),
             ];
             let other = said.into_iter().find(|(found, asked)| asked.is_some() && found.is_some() && found != asked);
             if let Some((Some(found), Some(asked))) = other {

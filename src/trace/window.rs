@@ -75,7 +75,8 @@ mod tests {
     use crate::trace::{ReadOptions, TraceEventKind, parse, parse_with};
     use crate::units::SimTime;
 
-    const TEXT: &str = "time_s,event,node,gpu_type\n0,up,a,T4\n0,up,b,T4\n50,notice,b,\n100,down,a,\n170,down,b,\n200,up,c,L4\n";
+    const TEXT: &str =
+        "time_s,event,node,gpu_type\n0,up,a,T4\n0,up,b,T4\n50,notice,b,\n100,down,a,\n170,down,b,\n200,up,c,L4\n";
 
     #[test]
     fn a_window_begins_with_what_is_up_then() {
@@ -107,7 +108,11 @@ mod tests {
         assert!(cut.notes.last().unwrap().contains("2 events are left out"), "{:?}", cut.notes);
         let held = ended(500);
         assert_eq!((held.events.len(), held.span), (6, SimTime::SECOND * 500));
-        assert!(held.notes.last().unwrap().contains("the 1 nodes that are up at its end are taken to stay"), "{:?}", held.notes);
+        assert!(
+            held.notes.last().unwrap().contains("the 1 nodes that are up at its end are taken to stay"),
+            "{:?}",
+            held.notes
+        );
         assert_eq!(ended(200).notes.len(), 1);
     }
 }

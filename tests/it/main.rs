@@ -7,6 +7,7 @@ mod determinism;
 mod documents;
 mod explain;
 mod iteration;
+mod markets;
 mod policies;
 mod replanning;
 mod replay_properties;

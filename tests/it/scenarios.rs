@@ -4,7 +4,7 @@ use autohet::scenario::{Scenario, TraceSettings};
 use std::path::{Path, PathBuf};
 
 /// Keys without a default, which stand there as comments.
-const OPTIONAL: [&str; 13] = [
+const OPTIONAL: [&str; 15] = [
     "cluster",
     "profile",
     "trace_format",
@@ -16,6 +16,8 @@ const OPTIONAL: [&str; 13] = [
     "horizon_s",
     "align",
     "start",
+    "history",
+    "instances",
     "flows",
     "object_store_total_bytes_per_s",
 ];

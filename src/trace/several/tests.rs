@@ -41,10 +41,20 @@ fn without_a_calendar_each_begins_at_zero_and_the_first_end_counts() {
     let files = Files::new(&[("a.csv", BAMBOO), ("b.json", COUNTS)]);
     let trace = files.read(&["a.csv:1xA100-40", "b.json:1xV100-16@z"], &ReadOptions::default()).unwrap();
     // The counts end at 45 s, before the first removal.
-    assert_eq!(story(&trace), "0 node1+A100-40; 0 v100-16-z-000+V100-16; 0 v100-16-z-001+V100-16; 10 node2+A100-40; 30 v100-16-z-001-; ");
+    assert_eq!(
+        story(&trace),
+        "0 node1+A100-40; 0 v100-16-z-000+V100-16; 0 v100-16-z-001+V100-16; 10 node2+A100-40; 30 v100-16-z-001-; "
+    );
     assert_eq!(trace.span, SimTime::SECOND * 45);
     assert!(said(&trace, "each trace begins at zero, because not all have times of the calendar"), "{:?}", trace.notes);
-    assert!(said(&trace, "a.csv: it goes on to 60.00 s, but the first of the traces ends at 45.00 s: 1 events are left out"), "{:?}", trace.notes);
+    assert!(
+        said(
+            &trace,
+            "a.csv: it goes on to 60.00 s, but the first of the traces ends at 45.00 s: 1 events are left out"
+        ),
+        "{:?}",
+        trace.notes
+    );
     assert_eq!(TraceStatistics::of(&trace).peak_nodes_up, 4);
 }
 
@@ -68,7 +78,10 @@ fn calendars_are_set_against_each_other() {
     let files = Files::new(&[("a.csv", first), ("b.csv", second)]);
     let trace = files.read(&["a.csv:T4", "b.csv:L4"], &ReadOptions::default()).unwrap();
     assert_eq!(story(&trace), "0 a+T4; 0 c+L4; 20 c-; 30 a-; ");
-    assert_eq!((trace.span, trace.zero.unwrap().to_string()), (SimTime::SECOND * 30, "2026-01-01T00:00:30Z".to_owned()));
+    assert_eq!(
+        (trace.span, trace.zero.unwrap().to_string()),
+        (SimTime::SECOND * 30, "2026-01-01T00:00:30Z".to_owned())
+    );
     let options = ReadOptions { align: Some(Align::Start), ..ReadOptions::default() };
     let trace = files.read(&["a.csv:T4", "b.csv:L4"], &options).unwrap();
     assert_eq!(story(&trace), "0 a+T4; 0 b+T4; 0 c+L4; 20 b-; 20 c-; 60 a-; ");
@@ -97,7 +110,11 @@ fn nodes_of_one_name_are_told_apart() {
 
 #[test]
 fn options_and_names_that_contradict_a_file_are_refused() {
-    let files = Files::new(&[("a.csv", BAMBOO), ("b.json", COUNTS), ("c.csv", "time_s,event,node,gpu_type\n0,up,x,T4\n9,down,x,\n")]);
+    let files = Files::new(&[
+        ("a.csv", BAMBOO),
+        ("b.json", COUNTS),
+        ("c.csv", "time_s,event,node,gpu_type\n0,up,x,T4\n9,down,x,\n"),
+    ]);
     let message = files.read(&["a.csv", "c.csv:L4"], &ReadOptions::default()).unwrap_err();
     assert!(message.contains("c.csv`: node `x` is `T4`, and `L4` was said"), "{message}");
     // Of two files one has counts, so the option means something.
