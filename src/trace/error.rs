@@ -204,7 +204,7 @@ pub enum TraceError {
     },
     /// A trace file isn't named as it should be.
     #[error(
-        "trace `{text}`: expected {expected} after the last colon, found {found}\nhint: write FILE, FILE:TYPE, \
+        "trace `{text}`, after the last colon: expected {expected}, found {found}\nhint: write FILE, FILE:TYPE, \
          FILE:GPUSxTYPE@ZONE or FILE:@ZONE, like `a.csv:8xA100-40@us-east-1a`"
     )]
     Source {
@@ -242,6 +242,17 @@ pub enum TraceError {
     NoCalendar {
         /// The file.
         file: String,
+    },
+    /// Counts that jump up and down by so much that the events don't fit in memory.
+    #[error(
+        "`{file}`: expected at most 5 million comings and goings of nodes, found {found} comings and goings\nhint: check that the \
+         counts are of nodes, and cut the file"
+    )]
+    TooManyEvents {
+        /// The file.
+        file: String,
+        /// How many there would be.
+        found: u64,
     },
     /// One instance type in one zone has two prices at once.
     #[error("`{file}`: two prices of `{instance}` in `{zone}` at {time}\nhint: leave one of the rows out")]

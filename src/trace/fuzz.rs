@@ -136,7 +136,7 @@ fn options(random: &mut Pcg64) -> ReadOptions {
         2 => options.polarity = Some(Polarity::Available),
         3 => options.which_node = Some(WhichNode::Zone),
         4 => options.which_node = Some(WhichNode::Random { seed: 7 }),
-        5 => options.gpus_per_node = Some([0, 1, 3, u32::MAX][random.random_range(0..4)]),
+        5 => options.gpus_per_node = Some([1, 3, 1024][random.random_range(0..3)]),
         6 => options.gpu_type = Some("T4".to_owned()),
         7 => options.horizon = Some(SimTime(random.random_range(0..1 << 50))),
         8 => options.zone = Some("z".to_owned()),

@@ -3,7 +3,7 @@
 use super::{PoolLoss, RecordedLoss, RecordedMarket, RecordedPool};
 use crate::trace::{NodeOffer, Trace, TraceEventKind};
 use crate::units::SimTime;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The market of a trace; nothing of one in which no node is ever lost.
 pub fn fit(trace: &Trace) -> Option<RecordedMarket> {
@@ -72,13 +72,13 @@ impl Recorder {
             }
         }
         let is_loss = |event: &&crate::trace::TraceEvent| event.kind == TraceEventKind::Down;
-        let mut lost: Vec<(usize, usize)> = Vec::new();
+        let mut lost: HashSet<(usize, usize)> = HashSet::new();
         let mut notice = SimTime::ZERO;
         for event in events.iter().filter(is_loss) {
             if let Some((pool, slot, warned)) = self.up.remove(&event.node) {
                 notice = notice.max(warned.map_or(SimTime::ZERO, |at| event.time.saturating_sub(at)));
                 self.before.insert(event.node.clone(), (pool, slot));
-                lost.push((pool, slot));
+                lost.insert((pool, slot));
             }
         }
         if lost.is_empty() {
@@ -111,10 +111,11 @@ impl Recorder {
 
     /// Nodes that come now and stay for some time.
     fn arrivals_of(&mut self, events: &[crate::trace::TraceEvent]) {
+        let losses = events.iter().enumerate().filter(|(_, event)| event.kind == TraceEventKind::Down);
+        let last_loss: HashMap<&str, usize> = losses.map(|(place, event)| (event.node.as_str(), place)).collect();
         for (place, event) in events.iter().enumerate() {
             let TraceEventKind::Up(offer) = &event.kind else { continue };
-            let goes_at_once =
-                events[place + 1..].iter().any(|later| later.node == event.node && later.kind == TraceEventKind::Down);
+            let goes_at_once = last_loss.get(event.node.as_str()).is_some_and(|loss| *loss > place);
             if !goes_at_once {
                 self.arrive(&event.node, offer);
             }
