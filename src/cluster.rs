@@ -4,11 +4,13 @@ mod catalog;
 mod error;
 mod file;
 mod flow;
+mod instances;
 mod mix;
 mod wiring;
 
 pub use error::ClusterError;
 pub use flow::FlowCurve;
+pub use instances::InstanceType;
 pub use wiring::{PcieSwitch, Wiring};
 
 use crate::ids::NodeId;

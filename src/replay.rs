@@ -1,6 +1,7 @@
 //! The simulated world of a spot cluster: feeds the [controller](crate::elastic::Controller) from a trace, carries out
 //! its actions on the simulated clock, and books every GPU-second.
 
+mod accounts;
 mod books;
 mod iterations;
 mod on_demand;
@@ -8,8 +9,9 @@ mod oracle;
 mod outcome;
 mod world;
 
+pub use accounts::{AccountError, Metered, OF_TRACE, OtherCosts, Spending, Tariff};
 pub use iterations::IterationMemory;
-pub use outcome::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment, Spending};
+pub use outcome::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment};
 
 use crate::elastic::checkpoint::CheckpointSettings;
 use crate::elastic::policies::Capacity;
@@ -88,7 +90,7 @@ pub fn replay_with(
         let controller_settings =
             ControllerSettings { checkpoint: settings.checkpoint, reconfiguration: settings.reconfiguration };
         let controller = Controller::new(policy, request, controller_settings);
-        let mut ran = World::new(controller, settings, memory, changes, span).run(policy.name, progress)?;
+        let mut ran = World::new(controller, settings, memory, changes, span).run(policy, progress)?;
         if policy.capacity != Capacity::Spot {
             // The bound is one of what the trace's nodes can do.
             ran.known.clear();
@@ -105,7 +107,8 @@ pub fn replay_with(
         progress(span);
         bound
     };
-    let policies = policies.iter().map(outcome).collect::<Result<_, _>>()?;
+    let mut policies = policies.iter().map(outcome).collect::<Result<Vec<_>, _>>()?;
+    policies.iter_mut().for_each(|outcome| accounts::charge(outcome, events, span));
     let (gpu_types, capacity) = capacity(events);
     let losses = changes.iter().filter(|(_, change)| !change.lost.is_empty());
     let losses = losses.map(|(time, change)| (*time, change.lost.len() as u32)).collect();

@@ -36,6 +36,7 @@ mod sweep;
 mod table;
 mod throughput_chart;
 mod timeline_csv;
+mod trace_chart;
 mod variation;
 
 pub use accuracy::{accuracy_csv, accuracy_json, accuracy_markdown, accuracy_svg, accuracy_table};
@@ -72,9 +73,10 @@ pub use sweep::{
     rounded, sweep_markdown, sweep_svg, sweep_table,
 };
 pub use table::{
-    Screen, comparison_csv, comparison_markdown, comparison_table, explanation_text, fitting_changes_text,
+    Screen, TraceLaws, comparison_csv, comparison_markdown, comparison_table, explanation_text, fitting_changes_text,
     iteration_table, plan_table, policy_table, rented_table, statistics_table,
 };
 pub use throughput_chart::throughput_svg;
 pub use timeline_csv::timeline_csv;
+pub use trace_chart::trace_svg;
 pub use variation::{variation_json, variation_text};

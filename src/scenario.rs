@@ -17,7 +17,9 @@ use crate::elastic::checkpoint::CheckpointSettings;
 use crate::elastic::{ReconfigurationSettings, policies};
 use crate::input;
 use crate::plan::TrainingSettings;
-use crate::trace::{Polarity, ReadOptions, TimeUnit, TraceFormat, WhichNode};
+use crate::replay::Tariff;
+use crate::trace::{Align, Polarity, ReadOptions, TimeUnit, TraceError, TraceFormat, TraceSource, WhichNode, Zero};
+use crate::units::SimTime;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -55,6 +57,8 @@ pub struct Scenario {
     pub reconfiguration: ReconfigurationSettings,
     /// What the cost model takes as given.
     pub cost: CostSettings,
+    /// Prices over time, and of what isn't a GPU.
+    pub prices: PriceSettings,
 }
 
 /// The program that wrote a resolved scenario.
@@ -71,9 +75,9 @@ pub struct WrittenBy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TraceSettings {
-    /// The file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<PathBuf>,
+    /// The file, or several, each perhaps with what its nodes are: [`TraceSource`].
+    #[serde(with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    pub file: Vec<PathBuf>,
     /// Its format, where it isn't to be recognised by its content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_format: Option<TraceFormat>,
@@ -92,6 +96,62 @@ pub struct TraceSettings {
     /// GPUs of nodes for which the trace gives no number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus_per_node: Option<u32>,
+    /// When it ends, where it isn't at its last row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub horizon_s: Option<f64>,
+    /// How the clocks of several files are set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub align: Option<Align>,
+    /// What time its zero stands for, where its files don't say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<Zero>,
+}
+
+/// Prices over time, and of what isn't a GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PriceSettings {
+    /// AWS's history of spot prices, which takes the place of the trace's prices and the catalog's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<PathBuf>,
+    /// Instance types whose prices are taken from it; all by default.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<String>,
+    /// A gigabyte kept in the object store for a month of 730 h.
+    pub storage_usd_per_gb_month: f64,
+    /// Whole checkpoints that are kept there.
+    pub checkpoints_kept: u32,
+    /// A gigabyte read from the object store.
+    pub egress_usd_per_gb: f64,
+    /// A gigabyte that training sends from one zone to another.
+    pub cross_zone_usd_per_gb: f64,
+}
+
+impl Default for PriceSettings {
+    fn default() -> Self {
+        let Tariff { storage_usd_per_gb_month, checkpoints_kept, egress_usd_per_gb, cross_zone_usd_per_gb } =
+            Tariff::default();
+        Self {
+            history: None,
+            instances: Vec::new(),
+            storage_usd_per_gb_month,
+            checkpoints_kept,
+            egress_usd_per_gb,
+            cross_zone_usd_per_gb,
+        }
+    }
+}
+
+impl PriceSettings {
+    /// What else than GPUs costs how much.
+    pub fn tariff(&self) -> Tariff {
+        Tariff {
+            storage_usd_per_gb_month: self.storage_usd_per_gb_month,
+            checkpoints_kept: self.checkpoints_kept,
+            egress_usd_per_gb: self.egress_usd_per_gb,
+            cross_zone_usd_per_gb: self.cross_zone_usd_per_gb,
+        }
+    }
 }
 
 /// The network interfaces of every node.
@@ -199,6 +259,7 @@ impl Default for Scenario {
             checkpoint: CheckpointSettings::default(),
             reconfiguration: ReconfigurationSettings::default(),
             cost: CostSettings::default(),
+            prices: PriceSettings::default(),
         }
     }
 }
@@ -225,7 +286,16 @@ impl TraceSettings {
             gpus_per_node: self.gpus_per_node,
             gpu_type: self.gpu_type.clone(),
             which_node: self.which_node,
+            zone: None,
+            horizon: self.horizon_s.map(SimTime::from_seconds),
+            start: self.start,
+            align: self.align,
         }
+    }
+
+    /// Its files, with what is known of their nodes.
+    pub fn sources(&self) -> Result<Vec<TraceSource>, TraceError> {
+        self.file.iter().map(|file| TraceSource::parse(file)).collect()
     }
 }
 

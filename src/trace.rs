@@ -15,8 +15,10 @@ mod canonical;
 mod cells;
 mod cluster_events;
 mod counts;
+pub mod durations;
 mod error;
 mod eventbridge;
+pub mod fits;
 mod gcp_audit;
 mod gcp_counts;
 pub mod generator;
@@ -25,22 +27,29 @@ mod levels;
 mod membership;
 mod options;
 mod ping;
+pub mod prices;
 mod prometheus;
 mod recognise;
 mod rows;
 mod sailor_csv;
 mod sailor_levels;
+mod several;
 mod sightings;
 mod skypilot;
 mod slurm;
+mod source;
 mod spot_requests;
 pub mod statistics;
+mod window;
 mod writer;
 
+pub use calendar::Zero;
 pub use cluster_events::{NodeEvent, NodeEventKind, OfferDefaults, OfferError};
 pub use error::TraceError;
 pub use options::{Polarity, ReadOptions, TimeUnit, UnknownWord, WhichNode};
 pub use recognise::TraceFormat;
+pub use several::{Align, read_all};
+pub use source::TraceSource;
 pub use statistics::TraceStatistics;
 pub use writer::write_canonical;
 
@@ -66,6 +75,9 @@ pub struct Trace {
     /// The time of the last row. The trace is censored there: of later times it says nothing, least of all that the nodes
     /// of its last row stay up.
     pub span: SimTime,
+    /// What time its zero stands for, where the file has calendar times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zero: Option<Zero>,
     /// What was understood, repaired or dropped, one sentence each, for stderr.
     pub notes: Vec<String>,
 }
@@ -129,12 +141,21 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
 ///
 /// As [`read`]; and where an option means nothing for the format.
 pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Trace, TraceError> {
+    read_file(path, options, true)
+}
+
+/// The same; options that mean nothing for the format are refused, or left for whoever has further files.
+fn read_file(path: &Path, options: &ReadOptions, is_strict: bool) -> Result<Trace, TraceError> {
     let name = path.display().to_string();
     let bytes = crate::input::read_bytes(path, crate::input::MOST_TRACE_BYTES)
         .map_err(|source| TraceError::Read { file: name.clone(), source })?;
-    match std::str::from_utf8(&bytes) {
-        Ok(text) => parse_with(text, &name, options),
-        Err(error) => Err(TraceError::not_utf8(&name, &bytes, error.valid_up_to())),
+    parse_bytes(&bytes, &name, options, is_strict)
+}
+
+fn parse_bytes(bytes: &[u8], name: &str, options: &ReadOptions, is_strict: bool) -> Result<Trace, TraceError> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => parse_text(text, name, options, is_strict),
+        Err(error) => Err(TraceError::not_utf8(name, bytes, error.valid_up_to())),
     }
 }
 
@@ -161,6 +182,10 @@ pub fn parse(text: &str, name: &str) -> Result<Trace, TraceError> {
 ///
 /// As [`read_with`].
 pub fn parse_with(text: &str, name: &str, options: &ReadOptions) -> Result<Trace, TraceError> {
+    parse_text(text, name, options, true)
+}
+
+fn parse_text(text: &str, name: &str, options: &ReadOptions, is_strict: bool) -> Result<Trace, TraceError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     recognise::check_is_text(text, name)?;
     let (format, document) = match options.format {
@@ -168,7 +193,9 @@ pub fn parse_with(text: &str, name: &str, options: &ReadOptions) -> Result<Trace
         Some(format) if format.is_json() => (format, Some(Document::parse(text, name)?)),
         Some(format) => (format, None),
     };
-    check_options(format, name, options)?;
+    if let Some((option, why)) = idle_options(format, options).into_iter().next().filter(|_| is_strict) {
+        return Err(TraceError::Option { file: name.to_owned(), option, format: format.to_string(), why });
+    }
     let mut trace = match (format, &document) {
         (_, Some(document)) => parse_json(format, document, name, options),
         (TraceFormat::BambooEvents, _) => bamboo::parse(text, name, options),
@@ -181,6 +208,10 @@ pub fn parse_with(text: &str, name: &str, options: &ReadOptions) -> Result<Trace
         _ => canonical::parse(text, name),
     }?;
     trace.fill(options);
+    if let Some(horizon) = options.horizon {
+        trace.end_at(horizon);
+    }
+    trace.zero = options.start.or(trace.zero);
     Ok(trace)
 }
 
@@ -201,8 +232,8 @@ fn parse_json(
     }
 }
 
-/// Refuses options that would change nothing: whoever gives one expects that it does.
-fn check_options(format: TraceFormat, name: &str, options: &ReadOptions) -> Result<(), TraceError> {
+/// The options that would change nothing, and why: whoever gives one expects that it does.
+fn idle_options(format: TraceFormat, options: &ReadOptions) -> Vec<(&'static str, &'static str)> {
     let given = [
         (
             "--time-unit",
@@ -216,21 +247,17 @@ fn check_options(format: TraceFormat, name: &str, options: &ReadOptions) -> Resu
         ),
         ("--which-node", options.which_node.is_some() && !format.has_counts(), "which names the nodes that go"),
     ];
-    match given.into_iter().find(|(_, is_idle, _)| *is_idle) {
-        Some((option, _, why)) => {
-            Err(TraceError::Option { file: name.to_owned(), option, format: format.to_string(), why })
-        }
-        None => Ok(()),
-    }
+    given.into_iter().filter(|(_, is_idle, _)| *is_idle).map(|(option, _, why)| (option, why)).collect()
 }
 
 impl Trace {
-    /// Fills in what the file leaves open of its nodes' GPUs.
+    /// Fills in what the file leaves open of its nodes.
     fn fill(&mut self, options: &ReadOptions) {
         for event in &mut self.events {
             if let TraceEventKind::Up(offer) = &mut event.kind {
                 offer.gpu_type = offer.gpu_type.take().or_else(|| options.gpu_type.clone());
                 offer.gpu_count = offer.gpu_count.or(options.gpus_per_node);
+                offer.zone = offer.zone.take().or_else(|| options.zone.clone());
             }
         }
     }
@@ -244,19 +271,31 @@ impl Trace {
         notes: Vec<String>,
     ) -> Self {
         events.sort_by_key(|event| event.time);
-        let mut trace = Self { format, events, span, notes: Vec::new() };
-        let statistics = TraceStatistics::of(&trace);
-        trace.notes.push(format!(
-            "{format}, times in {unit}: {} nodes, {} at most up at once, observed for {}, mean availability {:.2}",
+        let mut trace = Self { format, events, span, zero: None, notes: Vec::new() };
+        trace.notes.push(trace.in_a_sentence(&format!("{format}, times in {unit}")));
+        trace.notes.extend(notes);
+        trace
+    }
+
+    /// The same trace, whose zero stands for this time.
+    fn starting(self, zero: Option<Zero>) -> Self {
+        Self { zero, ..self }
+    }
+
+    /// What it is, in a sentence that begins with `what`.
+    fn in_a_sentence(&self, what: &str) -> String {
+        let statistics = TraceStatistics::of(self);
+        format!(
+            "{what}: {} nodes, {} at most up at once, observed for {}, mean availability {:.2}",
             statistics.node_count,
             statistics.peak_nodes_up,
             crate::units::format_seconds(statistics.span_s),
             statistics.mean_availability,
-        ));
-        trace.notes.extend(notes);
-        trace
+        )
     }
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! `autohet-sim across`: policies over many traces, or over many markets made from one description.
 
 use super::args::{AcrossArgs, Format, MarketArgs, ReadingArgs};
+use super::progress::Progress;
 use super::{Verdict, files, job, print, trace};
 use crate::cluster::GpuSpec;
 use crate::cost::CostModel;
@@ -13,7 +14,7 @@ use crate::trace::{self as traces, OfferDefaults, Trace};
 use anyhow::anyhow;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) fn run(args: &AcrossArgs) -> anyhow::Result<Verdict> {
     check_options(args)?;
@@ -32,7 +33,7 @@ pub(super) fn run(args: &AcrossArgs) -> anyhow::Result<Verdict> {
                  and say how many with `--seeds`"
             ));
         }
-        ([], Some(seeds)) => runner.markets(&trace::market(&args.market)?, seeds)?,
+        ([], Some(seeds)) => runner.markets(&trace::market(&args.market)?, seeds, args.quiet)?,
         (_, Some(_)) => {
             return Err(anyhow!("`--seeds` makes markets, and traces are given too\nhint: leave out one of them"));
         }
@@ -58,9 +59,9 @@ fn check_options(args: &AcrossArgs) -> anyhow::Result<()> {
             "a market without `--seeds`\nhint: say how many markets to make, for example `--seeds 100`"
         ));
     }
-    let ReadingArgs { trace_format, time_unit, polarity, which_node, gpu_type, gpus_per_node } = &args.reading;
+    let ReadingArgs { trace_format, time_unit, polarity, which_node, gpu_type, gpus_per_node, horizon } = &args.reading;
     let is_read = trace_format.is_some() || time_unit.is_some() || polarity.is_some() || which_node.is_some();
-    if args.seeds.is_some() && (is_read || gpu_type.is_some() || gpus_per_node.is_some()) {
+    if args.seeds.is_some() && (is_read || gpu_type.is_some() || gpus_per_node.is_some() || horizon.is_some()) {
         return Err(anyhow!(
             "options of traces that are read, and markets that are made\nhint: say of each `--pool` what its nodes are"
         ));
@@ -89,6 +90,14 @@ fn files_in(given: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// What a file is called: its name without folder and ending, or where others are called so, too, its path.
+fn name_of(file: &Path, files: &[PathBuf]) -> String {
+    let stem =
+        |file: &Path| file.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
+    let alike = files.iter().filter(|other| stem(other) == stem(file)).count();
+    if alike > 1 { file.display().to_string() } else { stem(file) }
+}
+
 /// One job under the same policies again and again; plans and simulated iterations are made once.
 struct Runner<'a> {
     scenario: &'a Scenario,
@@ -108,20 +117,21 @@ impl<'a> Runner<'a> {
 
     /// A trace after the other; those that can't be read are told of and left out.
     fn files(&self, files: &[PathBuf], quiet: bool) -> anyhow::Result<Vec<AcrossRow>> {
+        let progress = Progress::new(files.len(), quiet)?;
         let mut rows = Vec::new();
         let mut refused = None;
         for file in files {
-            let name = file.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
-            match self.file(&name, file) {
+            match self.file(&name_of(file, files), file) {
                 Ok(row) => rows.push(row),
                 Err(error) => {
-                    if !quiet {
-                        eprintln!("left out: {error}");
-                    }
+                    // An error, whoever wants to hear nothing else.
+                    progress.always(&format!("left out: {error}"));
                     refused = Some(error);
                 }
             }
+            progress.step();
         }
+        progress.end("");
         match refused {
             Some(error) if rows.is_empty() => Err(error),
             _ => Ok(rows),
@@ -135,13 +145,18 @@ impl<'a> Runner<'a> {
     }
 
     /// Markets of the seeds from that of the settings on, side by side; in the order of the seeds.
-    fn markets(&self, settings: &GeneratorSettings, count: u32) -> anyhow::Result<Vec<AcrossRow>> {
+    fn markets(&self, settings: &GeneratorSettings, count: u32, quiet: bool) -> anyhow::Result<Vec<AcrossRow>> {
+        let progress = Mutex::new(Progress::new(count as usize, quiet)?);
         let row = |index: u32| {
             let settings = GeneratorSettings { seed: settings.seed.wrapping_add(u64::from(index)), ..settings.clone() };
             let trace = generate(&settings)?;
-            Ok(AcrossRow::new(&format!("seed {}", settings.seed), &self.replay(&trace)?))
+            let row = AcrossRow::new(&format!("seed {}", settings.seed), &self.replay(&trace)?);
+            progress.lock().unwrap_or_else(PoisonError::into_inner).step();
+            Ok(row)
         };
-        (0..count).into_par_iter().map(row).collect()
+        let rows = (0..count).into_par_iter().map(row).collect::<anyhow::Result<_>>()?;
+        progress.into_inner().unwrap_or_else(PoisonError::into_inner).end("");
+        Ok(rows)
     }
 
     fn replay(&self, trace: &Trace) -> anyhow::Result<Replay> {

@@ -3,19 +3,23 @@
 mod across;
 mod iteration;
 mod planning;
+mod prices;
 mod recommend;
 mod sweep;
 mod terminal;
+mod trace;
 mod variation;
 
 pub(super) use across::{AcrossArgs, MarketArgs};
 pub(super) use iteration::IterationArgs;
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
+pub(super) use prices::PriceArgs;
 pub(super) use recommend::RecommendArgs;
 pub(super) use sweep::{MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
 pub(super) use terminal::{
     CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs, ShowModelArgs,
 };
+pub(super) use trace::{ClockArgs, ConvertArgs, GenerateArgs, StatsArgs, TraceCommand};
 pub(super) use variation::VariationArgs;
 
 use super::reproduce::{RecoveryArgs, SailorArgs};
@@ -33,6 +37,8 @@ Examples:
   autohet-sim --trace traces/aws-spot.csv
   autohet-sim --trace traces/aws-spot.csv --model llama-7b --policies autohet,varuna
   autohet-sim --trace bamboo.csv --gpu-type V100-16 --gpus-per-node 1 --model gpt3-1.3b
+  autohet-sim --trace p4d.csv:8xA100-40@us-east-1a --trace p3.json:1xV100-16@us-east-1b --horizon 24h
+  autohet-sim --trace p3.csv:1xV100-16@us-east-1b --prices history.json --trace-start 2026-01-31T18:00:00Z
   autohet-sim --scenario results/aws-spot/resolved.toml --out results/again
   autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b";
 
@@ -173,13 +179,18 @@ pub(super) struct ReadingArgs {
     /// GPUs of nodes for which the trace gives no number; counts of GPUs are divided by it
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub(super) gpus_per_node: Option<u32>,
+    /// When the trace ends, such as 90min, 36h, 30d or seconds: earlier than its last row, or later, with the nodes taken to
+    /// stay that are up then [default: at its last row]
+    #[arg(long, value_name = "TIME", value_parser = trace::parse_horizon, allow_negative_numbers = true)]
+    pub(super) horizon: Option<f64>,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct ReplayArgs {
-    /// Trace of spot nodes in any of 16 formats, recognised by content (traces/README.md lists them)
-    #[arg(long, value_name = "FILE")]
-    pub(super) trace: Option<PathBuf>,
+    /// Trace of spot nodes in any of 16 formats, recognised by content (traces/README.md lists them); may be repeated, one for
+    /// each GPU type or zone: the nodes of all are there at once
+    #[arg(long = "trace", value_name = "FILE[:GPUSxTYPE@ZONE]")]
+    pub(super) traces: Vec<PathBuf>,
     /// TOML file of settings; other options go before it
     #[arg(long, value_name = "FILE")]
     pub(super) scenario: Option<PathBuf>,
@@ -191,6 +202,10 @@ pub(super) struct ReplayArgs {
     pub(super) job: JobArgs,
     #[command(flatten)]
     pub(super) reading: ReadingArgs,
+    #[command(flatten)]
+    pub(super) clock: ClockArgs,
+    #[command(flatten)]
+    pub(super) prices: PriceArgs,
     /// Time between checkpoints [default: what costs least for the losses observed]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(super) checkpoint_interval_s: Option<f64>,
@@ -235,87 +250,6 @@ pub(super) struct ReproduceArgs {
     /// What to print on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
-    /// Print nothing on stderr but errors
-    #[arg(long, short)]
-    pub(super) quiet: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum TraceCommand {
-    /// Makes a trace of a heterogeneous spot market from a seed
-    Generate(GenerateArgs),
-    /// Prints what a trace is like: availability, losses, up-times
-    Stats(StatsArgs),
-    /// Writes a trace of any known format as canonical CSV
-    Convert(ConvertArgs),
-}
-
-const GENERATE_EXAMPLES: &str = "\
-A pool is written NODESxGPUSxTYPE[@ZONE][:USD_PER_NODE_HOUR]. A settings file has a key for
-every parameter of the market (docs/formats.md describes them); pools from the command line are
-added to it.
-
-Example of a settings file:
-  seed = 7
-  hours = 48.0
-  [[pools]]
-  gpu_type = \"A100-40\"
-  gpu_count = 8
-  nodes = 5
-  zone = \"us-east-1a\"
-  price_usd_per_hour = 8.2
-  up_time_mean_hours = 3.0
-  notice_s = 120
-
-Examples:
-  autohet-sim trace generate --seed 7 --pool 5x8xA100-40@us-east-1a:8.0 --pool 3x8xT4@us-east-1a:2.9 --out market.csv
-  autohet-sim trace generate --seed 7 --hours 72 --pool 16x1xV100-16 > market.csv";
-
-#[derive(Debug, Args)]
-#[command(after_help = GENERATE_EXAMPLES)]
-pub(super) struct GenerateArgs {
-    #[command(flatten)]
-    pub(super) market: MarketArgs,
-    /// File to write [default: stdout]
-    #[arg(long, value_name = "FILE")]
-    pub(super) out: Option<PathBuf>,
-}
-
-const STATS_EXAMPLES: &str = "\
-Examples:
-  autohet-sim trace stats traces/aws-spot.csv
-  autohet-sim trace stats traces/*.csv --format json
-  autohet-sim trace stats probes.csv --polarity preempted --which-node random:7";
-
-#[derive(Debug, Args)]
-#[command(after_help = STATS_EXAMPLES)]
-pub(super) struct StatsArgs {
-    /// Traces
-    #[arg(required = true, value_name = "FILE")]
-    pub(super) traces: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(super) reading: ReadingArgs,
-    /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(super) format: Format,
-}
-
-const CONVERT_EXAMPLES: &str = "\
-Examples:
-  autohet-sim trace convert counts.json --gpu-type V100-16 --gpus-per-node 1 --out counts.csv
-  autohet-sim trace convert sacct.txt --gpu-type A100-80 --gpus-per-node 8 > cluster.csv";
-
-#[derive(Debug, Args)]
-#[command(after_help = CONVERT_EXAMPLES)]
-pub(super) struct ConvertArgs {
-    /// Trace
-    #[arg(value_name = "FILE")]
-    pub(super) trace: PathBuf,
-    #[command(flatten)]
-    pub(super) reading: ReadingArgs,
-    /// File to write [default: stdout]
-    #[arg(long, value_name = "FILE")]
-    pub(super) out: Option<PathBuf>,
     /// Print nothing on stderr but errors
     #[arg(long, short)]
     pub(super) quiet: bool,

@@ -18,6 +18,7 @@ pub(super) fn apply_reading(args: &ReadingArgs, trace: &mut TraceSettings) {
     trace.which_node = args.which_node.or(trace.which_node);
     trace.gpu_type = args.gpu_type.clone().or_else(|| trace.gpu_type.take());
     trace.gpus_per_node = args.gpus_per_node.or(trace.gpus_per_node);
+    trace.horizon_s = args.horizon.or(trace.horizon_s);
 }
 
 /// Puts the arguments that were given in the scenario's place.

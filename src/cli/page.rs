@@ -9,15 +9,16 @@ use crate::replay::Replay;
 use crate::report::{IterationReport, ReplayPage, StageFootprint, gantt_svg, replay_html};
 use crate::runtime::sim::simulate;
 use crate::scenario::Scenario;
-use crate::trace::NodeEvent;
+use crate::trace::{NodeEvent, TraceSource};
 use std::path::{Path, PathBuf};
 
 /// Refuses a page that couldn't be written, or that would be written into the results.
-pub(super) fn check(args: &ReplayArgs, trace: &Path, out: &Path) -> anyhow::Result<()> {
+pub(super) fn check(args: &ReplayArgs, traces: &[TraceSource], out: &Path) -> anyhow::Result<()> {
     let outputs = [("--out", Some(out)), ("--report", args.report.as_deref())];
     files::check_distinct(&outputs)?;
     let read = args.job.profile.iter().chain(&args.scenario);
-    let inputs: Vec<&Path> = read.map(PathBuf::as_path).chain([trace]).collect();
+    let inputs: Vec<&Path> =
+        read.map(PathBuf::as_path).chain(traces.iter().map(|source| source.path.as_path())).collect();
     files::check_kept(&inputs, &outputs)?;
     args.report.as_deref().map_or(Ok(()), files::check_writable)
 }

@@ -33,6 +33,11 @@ impl Progress {
         }
     }
 
+    /// Says something that is an error, also to who wants to hear nothing else.
+    pub(super) fn always(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{text}"));
+    }
+
     /// One run more.
     pub(super) fn step(&self) {
         self.bar.inc(1);

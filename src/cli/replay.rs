@@ -16,7 +16,8 @@ use crate::report::{
 use crate::runtime::sim::simulate;
 use crate::scenario::{Scenario, ScenarioFile, WrittenBy};
 use crate::suggest;
-use crate::trace::{self, NodeEvent, NodeEventKind, OfferDefaults, Trace};
+use crate::trace::prices::Quotes;
+use crate::trace::{self, Align, NodeEvent, NodeEventKind, OfferDefaults, Trace, TraceSource};
 use crate::units::SimTime;
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -27,25 +28,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Most traces that the name of a results folder names.
+const MOST_NAMED: usize = 3;
+
 pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     let scenario = resolve(args)?;
-    let file = scenario.trace.file.clone().ok_or_else(no_trace)?;
+    let sources = scenario.trace.sources()?;
     let memory = Arc::new(PlanMemory::default());
     let policies = scenario.policies.iter().map(|name| Ok(policy(name)?.remembering(&memory)));
     let policies = policies.collect::<anyhow::Result<Vec<_>>>()?;
     let cost = job::cost_model(&scenario)?;
-    let trace = trace::read_with(&file, &scenario.trace.read_options())?;
-    let events = cluster_events(&trace, &scenario)?;
-    let name = file.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
+    let trace = trace::read_all(&sources, &scenario.trace.read_options())?;
+    let events = cluster_events(&trace, &sources, &scenario)?;
+    let name = name_of(&sources);
     let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(&name));
     ResultsFolder::check(&out)?;
-    page::check(args, &file, &out)?;
+    page::check(args, &sources, &out)?;
     if !args.quiet {
-        for note in &trace.notes {
-            eprintln!("{}: {note}", file.display());
-        }
+        say_notes(&sources, &trace.notes);
     }
-    let replay = run_replay(&events, &trace, &policies, &scenario, &cost, args.quiet)?;
+    let quotes = scenario.prices.quotes(&trace)?;
+    let mut replay = run_replay(&events, &trace, &policies, &scenario, &cost, args.quiet)?;
+    let job = (&cost, scenario.training.precision);
+    let priced = replay.settle(&events, quotes.as_ref(), &scenario.prices.tariff(), job)?;
+    let trace = with_price_notes(trace, quotes, priced, args.quiet);
     let summary = Summary::new(&SummaryInputs {
         trace_name: &name,
         trace: &trace,
@@ -65,6 +71,36 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     Ok(if replay.policies.iter().any(|outcome| outcome.iterations > 0) { Verdict::Good } else { Verdict::Bad })
 }
 
+/// The trace with what there is to say of its prices, which is printed too.
+fn with_price_notes(mut trace: Trace, quotes: Option<Quotes>, priced: Vec<String>, quiet: bool) -> Trace {
+    let notes: Vec<String> = quotes.map(|quotes| quotes.notes).into_iter().flatten().chain(priced).collect();
+    if !quiet {
+        notes.iter().for_each(|note| eprintln!("{note}"));
+    }
+    trace.notes.extend(notes);
+    trace
+}
+
+/// What the results are called: the traces' names without their folders and endings.
+fn name_of(sources: &[TraceSource]) -> String {
+    let stem = |source: &TraceSource| {
+        source.path.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned())
+    };
+    let (named, further) = sources.split_at(sources.len().min(MOST_NAMED));
+    let name = named.iter().map(stem).collect::<Vec<_>>().join("+");
+    if further.is_empty() { name } else { format!("{name}+{}", further.len()) }
+}
+
+/// Prints what was understood of a trace; of several, each note names its file itself.
+pub(super) fn say_notes(sources: &[TraceSource], notes: &[String]) {
+    for note in notes {
+        match sources {
+            [source] => eprintln!("{}: {note}", source.path.display()),
+            _ => eprintln!("{note}"),
+        }
+    }
+}
+
 fn no_trace() -> anyhow::Error {
     anyhow!(
         "no trace was given\nhint: name one, for example `--trace traces/aws-spot.csv`; `--help` shows what else there is"
@@ -82,7 +118,15 @@ fn resolve(args: &ReplayArgs) -> anyhow::Result<Scenario> {
     }
     let mut scenario = file.map(|file| file.scenario).unwrap_or_default();
     apply_job(&mut scenario, args.policies.as_deref(), &args.job)?;
-    scenario.trace.file = args.trace.clone().or_else(|| scenario.trace.file.clone());
+    if !args.traces.is_empty() {
+        scenario.trace.file.clone_from(&args.traces);
+    }
+    if scenario.trace.file.is_empty() {
+        return Err(no_trace());
+    }
+    scenario.trace.align = args.clock.align.or(scenario.trace.align);
+    args.prices.apply(&mut scenario);
+    check_align(scenario.trace.align, scenario.trace.file.len())?;
     job::apply_reading(&args.reading, &mut scenario.trace);
     if let Some(seconds) = args.checkpoint_interval_s {
         scenario.checkpoint.interval = CheckpointInterval::Fixed { seconds };
@@ -91,6 +135,14 @@ fn resolve(args: &ReplayArgs) -> anyhow::Result<Scenario> {
         Some(WrittenBy { version: env!("CARGO_PKG_VERSION").into(), commit: env!("AUTOHET_COMMIT").into() });
     scenario.check()?;
     Ok(scenario)
+}
+
+/// Refuses to set the clocks of one trace.
+pub(super) fn check_align(align: Option<Align>, traces: usize) -> anyhow::Result<()> {
+    if align.is_some() && traces < 2 {
+        return Err(anyhow!("`--align` sets the clocks of several traces, and there is one\nhint: leave it out"));
+    }
+    Ok(())
 }
 
 /// The job and the policies of replays that have no scenario.
@@ -130,12 +182,12 @@ pub(super) fn policy(name: &str) -> anyhow::Result<Policy> {
         .ok_or_else(|| anyhow!("unknown policy `{name}`\nhint: {}", suggest::hint(name, policies::NAMES)))
 }
 
-fn cluster_events(trace: &Trace, scenario: &Scenario) -> anyhow::Result<Vec<NodeEvent>> {
+fn cluster_events(trace: &Trace, sources: &[TraceSource], scenario: &Scenario) -> anyhow::Result<Vec<NodeEvent>> {
     let gpu = scenario.trace.gpu_type.as_deref().map(GpuSpec::lookup).transpose()?;
     let node = job::node_defaults(&scenario.network);
     let defaults = OfferDefaults { gpu, gpus_per_node: scenario.trace.gpus_per_node, node };
-    let file = scenario.trace.file.as_deref().unwrap_or(Path::new("trace")).display();
-    trace.cluster_events(&defaults).map_err(|error| anyhow!("`{file}`: {error}"))
+    let files = sources.iter().map(|source| format!("`{}`", source.path.display())).collect::<Vec<_>>().join(", ");
+    trace.cluster_events(&defaults).map_err(|error| anyhow!("{files}: {error}"))
 }
 
 /// Replays with a progress bar, which shows itself when it takes more than a second and somebody looks.

@@ -1,15 +1,19 @@
 //! `autohet-sim trace`.
 
-use super::args::{ConvertArgs, Format, GenerateArgs, MarketArgs, ReadingArgs, StatsArgs, TraceCommand};
+use super::args::{ClockArgs, ConvertArgs, Format, GenerateArgs, MarketArgs, ReadingArgs, StatsArgs, TraceCommand};
 use super::{Verdict, files, job, print, print_json};
 use crate::cluster::GpuSpec;
 use crate::input;
-use crate::report::{Screen, statistics_table};
+use crate::report::{Screen, TraceLaws, statistics_table, trace_svg};
 use crate::scenario::Scenario;
-use crate::trace::generator::{GeneratorSettings, PoolSettings, generate};
-use crate::trace::{ReadOptions, Trace, TraceStatistics, read_with, write_canonical};
+use crate::trace::generator::recorded::fit;
+use crate::trace::generator::{GeneratorSettings, PoolSettings, generate, price_history};
+use crate::trace::{ReadOptions, Trace, TraceSource, TraceStatistics, read_all, write_canonical};
 use anyhow::anyhow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The day on which generated prices begin.
+const PRICES_DATE: &str = "2026-01-01";
 
 pub(super) fn run(command: &TraceCommand) -> anyhow::Result<Verdict> {
     match command {
@@ -20,8 +24,85 @@ pub(super) fn run(command: &TraceCommand) -> anyhow::Result<Verdict> {
 }
 
 fn run_generate(args: &GenerateArgs) -> anyhow::Result<Verdict> {
-    let trace = generate(&market(&args.market)?)?;
+    let outputs = [
+        ("--out", args.out.as_deref()),
+        ("--settings-out", args.settings_out.as_deref()),
+        ("--prices-out", args.prices_out.as_deref()),
+    ];
+    files::check_distinct(&outputs)?;
+    let mut settings = market(&args.market)?;
+    let sources = sources(&args.fit)?;
+    for output in outputs {
+        check_outputs(&sources, output)?;
+    }
+    if sources.is_empty() {
+        refuse_reading(&args.reading)?;
+    } else {
+        settings = fitted(&sources, args, settings)?;
+    }
+    let trace = generate(&settings)?;
+    if let Some(path) = &args.settings_out {
+        let text = toml::to_string(&settings)?;
+        files::write_files(&[(path.as_path(), text.as_bytes())])?;
+    }
+    if let Some(path) = &args.prices_out {
+        write_prices(&settings, path)?;
+    }
     write(&trace, args.out.as_deref())
+}
+
+/// The settings with the market of traces.
+fn fitted(
+    sources: &[TraceSource],
+    args: &GenerateArgs,
+    settings: GeneratorSettings,
+) -> anyhow::Result<GeneratorSettings> {
+    if settings.recorded.is_some() {
+        return Err(anyhow!(
+            "the settings hold a recorded market, and `--fit` takes another\nhint: leave one of them out"
+        ));
+    }
+    let trace = read_all(sources, &read_options(&args.reading, &ClockArgs { align: None })?)?;
+    super::replay::say_notes(sources, &trace.notes);
+    let recorded = fit(&trace).ok_or_else(|| {
+        anyhow!("no node is lost in the trace, so nothing tells how they are\nhint: describe a market with `--pool`")
+    })?;
+    let hours = args.market.hours.unwrap_or(recorded.observed_s / 3600.0);
+    eprintln!(
+        "taken from it: {} loss events of {} nodes in {} pools over {:.1} h; hours of the day aren't",
+        recorded.losses.iter().filter(|loss| !loss.of.is_empty()).count(),
+        recorded.losses.iter().flat_map(|loss| &loss.of).map(|part| part.ages.len()).sum::<usize>(),
+        recorded.pools.len(),
+        recorded.observed_s / 3600.0,
+    );
+    Ok(GeneratorSettings { hours, recorded: Some(recorded), ..settings })
+}
+
+/// Refuses options of traces that are read where none is.
+fn refuse_reading(args: &ReadingArgs) -> anyhow::Result<()> {
+    let ReadingArgs { trace_format, time_unit, polarity, which_node, gpu_type, gpus_per_node, horizon } = args;
+    let is_read = trace_format.is_some() || time_unit.is_some() || polarity.is_some() || which_node.is_some();
+    if is_read || gpu_type.is_some() || gpus_per_node.is_some() || horizon.is_some() {
+        return Err(anyhow!("options of a trace that is read, and none is\nhint: name one with `--fit`"));
+    }
+    Ok(())
+}
+
+/// Writes prices over time, and says what they are of.
+fn write_prices(settings: &GeneratorSettings, path: &Path) -> anyhow::Result<()> {
+    let minutes = (settings.start_hour_utc * 60.0) as u64;
+    let zero = format!("{PRICES_DATE}T{:02}:{:02}:00Z", minutes / 60, minutes % 60);
+    let (history, left_out) = price_history(settings, zero.parse()?);
+    if history["SpotPriceHistory"].as_array().is_none_or(Vec::is_empty) {
+        return Err(anyhow!(
+            "no pool has prices over time\nhint: they need a zone, a price, and a size that AWS rents, like `5x8xA100-40@us-east-1a:8.0`"
+        ));
+    }
+    for pool in left_out {
+        eprintln!("no prices over time of {pool}: it has no zone, no price, or a size that AWS doesn't rent");
+    }
+    eprintln!("{}: for a replay with `--prices {} --trace-start {zero}`", path.display(), path.display());
+    files::write_files(&[(path, serde_json::to_string_pretty(&history)?.as_bytes())])
 }
 
 /// The market that is described: a file first, then the options.
@@ -50,19 +131,33 @@ fn write(trace: &Trace, out: Option<&Path>) -> anyhow::Result<Verdict> {
 }
 
 fn run_convert(args: &ConvertArgs) -> anyhow::Result<Verdict> {
-    let trace = read_with(&args.trace, &read_options(&args.reading)?)?;
+    super::replay::check_align(args.clock.align, args.traces.len())?;
+    let sources = sources(&args.traces)?;
+    check_outputs(&sources, ("--out", args.out.as_deref()))?;
+    let trace = read_all(&sources, &read_options(&args.reading, &args.clock)?)?;
     if !args.quiet {
-        for note in &trace.notes {
-            eprintln!("{}: {note}", args.trace.display());
-        }
+        super::replay::say_notes(&sources, &trace.notes);
     }
     write(&trace, args.out.as_deref())
 }
 
+/// The traces, with what is known of their nodes.
+fn sources(traces: &[PathBuf]) -> anyhow::Result<Vec<TraceSource>> {
+    Ok(traces.iter().map(|trace| TraceSource::parse(trace)).collect::<Result<_, _>>()?)
+}
+
+/// Refuses to write in the place of a trace, or where nothing can be written.
+fn check_outputs(sources: &[TraceSource], output: (&str, Option<&Path>)) -> anyhow::Result<()> {
+    let inputs: Vec<&Path> = sources.iter().map(|source| source.path.as_path()).collect();
+    files::check_kept(&inputs, &[output])?;
+    output.1.map_or(Ok(()), files::check_writable)
+}
+
 /// The options, with the checks that a replay makes.
-fn read_options(args: &ReadingArgs) -> anyhow::Result<ReadOptions> {
+fn read_options(args: &ReadingArgs, clock: &ClockArgs) -> anyhow::Result<ReadOptions> {
     let mut scenario = Scenario::default();
     job::apply_reading(args, &mut scenario.trace);
+    scenario.trace.align = clock.align;
     scenario.check()?;
     scenario.trace.gpu_type.as_deref().map(GpuSpec::lookup).transpose()?;
     Ok(scenario.trace.read_options())
@@ -80,13 +175,29 @@ fn read_settings(path: &Path) -> anyhow::Result<GeneratorSettings> {
 }
 
 fn run_stats(args: &StatsArgs) -> anyhow::Result<Verdict> {
-    let options = read_options(&args.reading)?;
+    super::replay::check_align(args.clock.align, if args.merge { args.traces.len() } else { 1 })?;
+    let options = read_options(&args.reading, &args.clock)?;
+    let sources = sources(&args.traces)?;
+    if args.plot.is_some() && !args.merge && sources.len() > 1 {
+        return Err(anyhow!(
+            "`--plot` draws one trace, and there are {}\nhint: name one of them, or take all for one with `--merge`",
+            sources.len()
+        ));
+    }
+    check_outputs(&sources, ("--plot", args.plot.as_deref()))?;
     let mut all = Vec::new();
     let mut notes = Vec::new();
-    for path in &args.traces {
-        let trace = read_with(path, &options)?;
+    let mut laws = Vec::new();
+    let columns = if args.merge { vec![&sources[..]] } else { sources.chunks(1).collect() };
+    for column in columns {
+        let trace = read_all(column, &options)?;
         notes.push(trace.notes.clone());
-        all.push((path.display().to_string(), trace.format, TraceStatistics::of(&trace)));
+        let files: Vec<String> = column.iter().map(|source| source.path.display().to_string()).collect();
+        all.push((files.join(" + "), trace.format, TraceStatistics::of(&trace)));
+        laws.push(TraceLaws::of(&trace));
+        if let Some(path) = &args.plot {
+            files::write_files(&[(path.as_path(), trace_svg(&files.join(" + "), &trace).as_bytes())])?;
+        }
     }
     match args.format {
         Format::Table => {
@@ -94,11 +205,16 @@ fn run_stats(args: &StatsArgs) -> anyhow::Result<Verdict> {
             for ((file, ..), notes) in all.iter().zip(&notes) {
                 notes.iter().skip(1).for_each(|note| eprintln!("{file}: {note}"));
             }
-            print(&statistics_table(&all, Screen::of_stdout()))?;
+            print(&statistics_table(&all, &laws, Screen::of_stdout()))?;
         }
         Format::Json => {
-            let entry = |((file, format, statistics), notes): (&(String, _, TraceStatistics), &Vec<String>)| serde_json::json!({ "file": file, "format": format, "notes": notes, "statistics": statistics });
-            print_json(&all.iter().zip(&notes).map(entry).collect())?;
+            let entry = |((file, format, statistics), (notes, laws)): (
+                &(String, _, TraceStatistics),
+                (&Vec<String>, &TraceLaws),
+            )| {
+                serde_json::json!({ "file": file, "format": format, "notes": notes, "statistics": statistics, "laws": laws })
+            };
+            print_json(&all.iter().zip(notes.iter().zip(&laws)).map(entry).collect())?;
         }
     }
     Ok(Verdict::Good)

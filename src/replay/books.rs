@@ -1,6 +1,6 @@
 //! The books of one policy's replay: who was paid for, what it did, what came of it.
 
-use super::outcome::{Phase, Segment, Spending};
+use super::outcome::{Phase, Segment};
 use crate::cluster::Node;
 use crate::metrics::{Activity, GpuTime, IterationBreakdown, Ledger};
 use crate::units::SimTime;
@@ -23,9 +23,6 @@ pub(super) struct Books {
     until: SimTime,
     ledger: Ledger,
     paid: GpuTime,
-    usd: f64,
-    /// By GPU type and zone: time, price, price on demand.
-    spending: BTreeMap<(String, String), (GpuTime, f64, f64)>,
     /// The iterations that count, as what they went into: runs of equal ones, since a long trace has millions.
     counted: Vec<(Arc<IterationBreakdown>, u64)>,
     iterations: u64,
@@ -36,8 +33,6 @@ pub(super) struct Books {
 pub(super) struct Closed {
     pub(super) ledger: Ledger,
     pub(super) paid: GpuTime,
-    pub(super) usd: f64,
-    pub(super) spending: Vec<Spending>,
     pub(super) iterations: u64,
     pub(super) rolled_back: u64,
     pub(super) segments: Vec<Segment>,
@@ -59,8 +54,6 @@ impl Books {
             until: SimTime::ZERO,
             ledger: Ledger::default(),
             paid: GpuTime::default(),
-            usd: 0.0,
-            spending: BTreeMap::new(),
             counted: Vec::new(),
             iterations: 0,
             segments: vec![waiting],
@@ -128,12 +121,6 @@ impl Books {
 
     fn pay(&mut self, time: SimTime, node: &Node) {
         self.paid += GpuTime::of(node.gpu_count, time);
-        let (hours, usd) = (time.as_seconds() / 3600.0, node.price_usd_per_hour * time.as_seconds() / 3600.0);
-        self.usd += usd;
-        let spent = self.spending.entry((node.gpu.name.clone(), node.zone.clone())).or_default();
-        spent.0 += GpuTime::of(node.gpu_count, time);
-        spent.1 += usd;
-        spent.2 += node.gpu.on_demand_usd_per_hour * f64::from(node.gpu_count) * hours;
     }
 
     /// An iteration has ended.
@@ -197,13 +184,9 @@ impl Books {
         if self.segments.len() > 1 {
             self.segments.retain(|segment| segment.start < segment.end || segment.rolled_back > 0);
         }
-        let spent =
-            |((gpu_type, zone), (time, usd, on_demand_usd))| Spending { gpu_type, zone, time, usd, on_demand_usd };
         Closed {
-            spending: self.spending.into_iter().map(spent).collect(),
             ledger: self.ledger,
             paid: self.paid,
-            usd: self.usd,
             iterations: self.iterations,
             rolled_back: self.segments.iter().map(|segment| segment.rolled_back).sum(),
             segments: self.segments,

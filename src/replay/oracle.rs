@@ -91,7 +91,7 @@ pub(super) fn bound(
     }
     books.advance_waiting(span);
     let closed = books.close(span);
-    Ok(PolicyOutcome::new(policy.name, closed, settings, oracle.used, oracle.refusal))
+    Ok(PolicyOutcome::new(policy, closed, settings, oracle.used, oracle.refusal))
 }
 
 struct Oracle<'a> {

@@ -1,8 +1,10 @@
 //! What a replay leaves behind: everything that reports are made from.
 
 use super::ReplaySettings;
+use super::accounts::{OtherCosts, Spending};
 use super::books::Closed;
-use crate::elastic::{Cause, ReconfigurationTime};
+use crate::elastic::policies::Capacity;
+use crate::elastic::{Cause, Policy, ReconfigurationTime};
 use crate::metrics::{GpuTime, Ledger};
 use crate::plan::{Plan, PlannedIteration};
 use crate::units::SimTime;
@@ -38,14 +40,20 @@ pub struct CapacityPoint {
 pub struct PolicyOutcome {
     /// Name of the policy.
     pub policy: &'static str,
+    /// Which nodes it had.
+    pub capacity: Capacity,
     /// Where the GPU time went. Adds up to `paid`.
     pub ledger: Ledger,
     /// GPU time from each node's start to its end.
     pub paid: GpuTime,
     /// Price of it.
     pub usd: f64,
-    /// The same by GPU type and zone, in the order of their names.
+    /// The same by GPU type, zone and price over time, in the order of their names.
     pub spending: Vec<Spending>,
+    /// What else was paid for.
+    pub other: OtherCosts,
+    /// When checkpoints were whole in the object store.
+    pub stored: Vec<SimTime>,
     /// Iterations that count: done and not rolled back.
     pub iterations: u64,
     /// Iterations that were done and then rolled back.
@@ -64,25 +72,15 @@ pub struct PolicyOutcome {
     pub refusal: Option<String>,
 }
 
-/// What the nodes of one GPU type in one zone cost.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Spending {
-    /// GPU type.
-    pub gpu_type: String,
-    /// Zone.
-    pub zone: String,
-    /// GPU time paid.
-    pub time: GpuTime,
-    /// Price of it.
-    pub usd: f64,
-    /// What as much time would have cost on demand, by the catalog.
-    pub on_demand_usd: f64,
-}
-
 impl PolicyOutcome {
-    /// An outcome from its closed books.
+    /// What was paid for in all.
+    pub fn total_usd(&self) -> f64 {
+        self.usd + self.other.usd()
+    }
+
+    /// An outcome from its closed books, not yet priced.
     pub(super) fn new(
-        policy: &'static str,
+        policy: &Policy,
         closed: Closed,
         settings: ReplaySettings<'_>,
         plans: Vec<Arc<PlannedIteration>>,
@@ -90,11 +88,14 @@ impl PolicyOutcome {
     ) -> Self {
         let samples = closed.iterations * u64::from(settings.training.global_batch_size);
         Self {
-            policy,
+            policy: policy.name,
+            capacity: policy.capacity,
             ledger: closed.ledger,
             paid: closed.paid,
-            usd: closed.usd,
-            spending: closed.spending,
+            usd: 0.0,
+            spending: Vec::new(),
+            other: OtherCosts::default(),
+            stored: Vec::new(),
             iterations: closed.iterations,
             iterations_rolled_back: closed.rolled_back,
             samples,

@@ -8,8 +8,8 @@ use super::{IterationMemory, ReplayError, ReplaySettings};
 use crate::cluster::Cluster;
 use crate::elastic::checkpoint::persist_times;
 use crate::elastic::{
-    Action, Cause, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Reconfiguration, RecoveryPlan,
-    Snapshot, Source, copy_time,
+    Action, Cause, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Policy, Reconfiguration,
+    RecoveryPlan, Snapshot, Source, copy_time,
 };
 use crate::metrics::{Activity, IterationBreakdown};
 use crate::plan::PlannedIteration;
@@ -85,6 +85,8 @@ pub(super) struct World<'a> {
     /// Iterations lost when waiting began, for the record of the recovery that ends it.
     lost_waiting: u64,
     started: bool,
+    /// When checkpoints were whole in the object store.
+    stored: Vec<SimTime>,
 }
 
 impl Running {
@@ -130,11 +132,12 @@ impl<'a> World<'a> {
             recovery: None,
             lost_waiting: 0,
             started: false,
+            stored: Vec::new(),
         }
     }
 
     /// Runs to the end of the trace. Ends, since simulated time passes: every iteration takes some.
-    pub(super) fn run(mut self, policy: &'static str, progress: &(dyn Fn(SimTime) + Sync)) -> Result<Ran, ReplayError> {
+    pub(super) fn run(mut self, policy: &Policy, progress: &(dyn Fn(SimTime) + Sync)) -> Result<Ran, ReplayError> {
         let mut told = SimTime::ZERO;
         while let Some((time, due)) = self.queue.pop().filter(|(time, _)| *time <= self.span) {
             self.advance(time);
@@ -153,7 +156,10 @@ impl<'a> World<'a> {
         let closed = self.books.close(self.span);
         let refusal = self.controller.refusal().map(ToString::to_string);
         let outcome = PolicyOutcome::new(policy, closed, self.settings, self.plans, refusal);
-        Ok(Ran { outcome: PolicyOutcome { recoveries: self.recoveries, ..outcome }, known: self.known })
+        Ok(Ran {
+            outcome: PolicyOutcome { recoveries: self.recoveries, stored: self.stored, ..outcome },
+            known: self.known,
+        })
     }
 
     /// Books the time up to `time`.
@@ -186,6 +192,9 @@ impl<'a> World<'a> {
             }
             Due::Done { action } if action == self.actions => Some(self.done()?),
             Due::Durable { snapshot, step, place } if snapshot == self.snapshots => {
+                if place == CheckpointPlace::ObjectStore {
+                    self.stored.push(self.now);
+                }
                 Some(Event::CheckpointDurable { step, place })
             }
             Due::Done { .. } | Due::Durable { .. } => None,
@@ -341,6 +350,9 @@ impl<'a> World<'a> {
         let &Snapshot { step, until_durable, .. } = snapshot;
         let times = self.persist_times(plan, until_durable);
         let waited = if until_durable { times.object_store } else { SimTime::ZERO };
+        if until_durable {
+            self.stored.push(self.now);
+        }
         let copied = copy_time(&snapshot.copies, &self.cluster(), |node| plan.free_share(node));
         let places = [
             (copied, CheckpointPlace::Host, snapshot.copies.copies.is_empty()),

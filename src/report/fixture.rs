@@ -1,10 +1,13 @@
 //! Hand-made outcomes, for the tests of every report.
 
+use crate::elastic::policies::Capacity;
 use crate::elastic::{Cause, ReconfigurationTime};
-use crate::metrics::{Activity, GpuTime, Ledger};
+use crate::metrics::{Activity, Expense, GpuTime, Ledger};
 use crate::model::{Precision, Recompute};
 use crate::plan::{Plan, PlannedIteration, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
-use crate::replay::{CapacityPoint, FetchedBytes, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment, Spending};
+use crate::replay::{
+    CapacityPoint, FetchedBytes, OF_TRACE, OtherCosts, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment, Spending,
+};
 use crate::units::SimTime;
 use std::sync::Arc;
 
@@ -88,6 +91,7 @@ fn autohet() -> PolicyOutcome {
     let (iterations, samples) = (7, 7 * 16);
     PolicyOutcome {
         policy: "autohet",
+        capacity: Capacity::Spot,
         ledger: ledger(&[
             (Activity::Useful, 540),
             (Activity::Bubble, 300),
@@ -100,10 +104,15 @@ fn autohet() -> PolicyOutcome {
         spending: vec![Spending {
             gpu_type: "A100-80".to_owned(),
             zone: "z".to_owned(),
+            source: OF_TRACE.to_owned(),
+            from: SimTime::ZERO,
+            to: at(100),
             time: GpuTime::of(900, SimTime::SECOND),
-            usd: 0.5,
-            on_demand_usd: 1.0,
+            expense: Expense::of(500_000, at(3600)),
+            on_demand: Expense::of(1_000_000, at(3600)),
         }],
+        other: OtherCosts::default(),
+        stored: Vec::new(),
         iterations,
         iterations_rolled_back: 1,
         refusal: None,
@@ -126,6 +135,7 @@ fn autohet() -> PolicyOutcome {
 fn restart() -> PolicyOutcome {
     PolicyOutcome {
         policy: "restart",
+        capacity: Capacity::Spot,
         ledger: ledger(&[
             (Activity::Useful, 180),
             (Activity::Bubble, 240),
@@ -137,10 +147,15 @@ fn restart() -> PolicyOutcome {
         spending: vec![Spending {
             gpu_type: "A100-80".to_owned(),
             zone: "z".to_owned(),
+            source: OF_TRACE.to_owned(),
+            from: SimTime::ZERO,
+            to: at(100),
             time: GpuTime::default(),
-            usd: 0.0,
-            on_demand_usd: 0.0,
+            expense: Expense::default(),
+            on_demand: Expense::default(),
         }],
+        other: OtherCosts::default(),
+        stored: Vec::new(),
         iterations: 4,
         iterations_rolled_back: 0,
         refusal: None,
@@ -162,10 +177,13 @@ fn restart() -> PolicyOutcome {
 pub(super) fn idle() -> Replay {
     let outcome = PolicyOutcome {
         policy: "restart",
+        capacity: Capacity::Spot,
         ledger: Ledger::default(),
         paid: GpuTime::default(),
         usd: 0.0,
         spending: Vec::new(),
+        other: OtherCosts::default(),
+        stored: Vec::new(),
         iterations: 0,
         iterations_rolled_back: 0,
         refusal: None,

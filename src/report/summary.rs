@@ -83,7 +83,15 @@ pub struct PolicySummary {
     pub ledger_gpu_s: Ledger,
     /// Price of the GPU time.
     pub usd: f64,
-    /// Price of a million tokens that count; `null` where none do.
+    /// Price of checkpoints in the object store; 0 where storage has no price, as below.
+    pub storage_usd: f64,
+    /// Price of what was read from the object store.
+    pub egress_usd: f64,
+    /// Price of what training sent between zones.
+    pub cross_zone_usd: f64,
+    /// All of it.
+    pub total_usd: f64,
+    /// `total_usd` over millions of tokens that count; `null` where none do.
     pub usd_per_million_tokens: Option<f64>,
 }
 
@@ -162,7 +170,11 @@ impl PolicySummary {
             paid_gpu_s: outcome.paid.as_gpu_seconds(),
             ledger_gpu_s: outcome.ledger.clone(),
             usd: outcome.usd,
-            usd_per_million_tokens: ratio(outcome.usd, outcome.tokens as f64 / 1e6),
+            storage_usd: outcome.other.storage.usd,
+            egress_usd: outcome.other.egress.usd,
+            cross_zone_usd: outcome.other.cross_zone.usd,
+            total_usd: outcome.total_usd(),
+            usd_per_million_tokens: ratio(outcome.total_usd(), outcome.tokens as f64 / 1e6),
         }
     }
 }
@@ -206,6 +218,7 @@ mod tests {
         assert_eq!(autohet["goodput_share"], json!(0.5));
         assert_eq!(autohet["recovery_s_mean"], json!(7.5));
         assert_eq!(autohet["lost_iterations"], json!(1));
+        assert_eq!((&autohet["total_usd"], &autohet["storage_usd"]), (&json!(0.9), &json!(0.0)));
         let rows = autohet["ledger_gpu_s"].as_object().unwrap();
         approx::assert_relative_eq!(rows.values().map(|row| row.as_f64().unwrap()).sum::<f64>(), 1080.0);
         assert_eq!(summary["trace"]["loss_count"], json!(1));

@@ -22,7 +22,7 @@ pub use plans::plan_table;
 pub use policies::policy_table;
 pub(super) use ratios::{narrow_table, ratio_table};
 pub use rented::rented_table;
-pub use statistics::statistics_table;
+pub use statistics::{TraceLaws, statistics_table};
 
 use std::io::IsTerminal;
 

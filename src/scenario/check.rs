@@ -21,6 +21,10 @@ const MOST_GPUS_IN_NODE: u32 = 1024;
 const MOST_CHOICES: usize = 16;
 /// Longest part of a change of plan: a day.
 const LONGEST_PART_S: f64 = 86_400.0;
+/// Longest trace, a century.
+const LONGEST_HORIZON_S: f64 = 3.1536e9;
+/// Highest price of a gigabyte.
+const MOST_USD_PER_GB: f64 = 1e6;
 /// Times between checkpoints.
 const LEAST_INTERVAL_S: f64 = 1e-3;
 const LONGEST_INTERVAL_S: f64 = 1e9;
@@ -45,6 +49,7 @@ impl Scenario {
         self.check_training()?;
         self.check_checkpoint()?;
         self.check_reconfiguration()?;
+        self.check_prices()?;
         self.check_cost()
     }
 
@@ -62,6 +67,10 @@ impl Scenario {
             Number::new("trace.gpus_per_node", f64::from(count), 1.0)
                 .option("--gpus-per-node")
                 .within(1.0, f64::from(MOST_GPUS_IN_NODE))?;
+        }
+        if let Some(horizon_s) = self.trace.horizon_s {
+            let number = Number::new("trace.horizon_s", horizon_s, 86_400.0).option("--horizon");
+            number.within(1e-9, LONGEST_HORIZON_S)?;
         }
         Ok(())
     }
@@ -139,6 +148,26 @@ impl Scenario {
         parts
             .into_iter()
             .try_for_each(|(key, value, default)| Number::new(key, value, default).within(0.0, LONGEST_PART_S))
+    }
+
+    fn check_prices(&self) -> Result<(), ScenarioError> {
+        let crate::replay::Tariff {
+            storage_usd_per_gb_month,
+            checkpoints_kept,
+            egress_usd_per_gb,
+            cross_zone_usd_per_gb,
+        } = self.prices.tariff();
+        let number = |key, option, value| Number::new(key, value, 0.0).option(option).within(0.0, MOST_USD_PER_GB);
+        number("prices.storage_usd_per_gb_month", "--storage-usd-per-gb-month", storage_usd_per_gb_month)?;
+        number("prices.egress_usd_per_gb", "--egress-usd-per-gb", egress_usd_per_gb)?;
+        number("prices.cross_zone_usd_per_gb", "--cross-zone-usd-per-gb", cross_zone_usd_per_gb)?;
+        Number::new("prices.checkpoints_kept", f64::from(checkpoints_kept), 1.0).within(1.0, 1e6)?;
+        if self.prices.history.is_none() && !self.prices.instances.is_empty() {
+            let hint = "name a file with `--prices`, or leave the key out".to_owned();
+            let found = self.prices.instances.join(", ");
+            return Err(refuse("prices.instances", &found, "a history of prices that they are taken from", hint));
+        }
+        Ok(())
     }
 
     fn check_cost(&self) -> Result<(), ScenarioError> {

@@ -1,10 +1,12 @@
 //! From settings to the objects that the library works with.
 
-use super::{NetworkSettings, Scenario};
+use super::{NetworkSettings, PriceSettings, Scenario};
 use crate::cluster::{GpuSpec, Link, NodeDefaults, Wiring};
 use crate::cost::CostModel;
 use crate::model::{ModelError, ModelSpec};
 use crate::profile::{LayerProfile, ProfileError};
+use crate::trace::prices::{PriceHistory, Quotes};
+use crate::trace::{Trace, TraceError};
 
 /// Why a scenario's job can't be priced.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +45,24 @@ impl Scenario {
         let measured = (!self.profile.is_empty()).then(|| LayerProfile::read_all(&self.profile, &model));
         let profile = measured.transpose()?;
         Ok(CostModel::new(model, self.cost, profile).with_framework(self.framework))
+    }
+}
+
+impl PriceSettings {
+    /// Prices over time for a replay of `trace`, where there is a history.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceError`] where the history can't be read, or is of other times than the trace.
+    pub fn quotes(&self, trace: &Trace) -> Result<Option<Quotes>, TraceError> {
+        let Some(path) = &self.history else { return Ok(None) };
+        let history = PriceHistory::read(path, &self.instances)?;
+        let mut quotes = history.on_clock(trace.zero, trace.span)?;
+        quotes.notes.splice(0..0, history.notes);
+        for note in &mut quotes.notes {
+            *note = format!("{}: {note}", path.display());
+        }
+        Ok(Some(quotes))
     }
 }
 

@@ -23,16 +23,12 @@ pub(super) fn run(point: &Point, policy: &str, shared: &Arc<Shared>) -> SweepOut
 /// The trace of a file, or of a market.
 fn trace_of(point: &Point, shared: &Shared) -> Result<Arc<Trace>, String> {
     let Scenario { trace: settings, .. } = &point.scenario;
-    match (&settings.file, &point.market) {
-        (Some(file), _) => {
-            let options = settings.read_options();
-            shared
-                .trace(format!("{} {options:?}", file.display()), || trace::read_with(file, &options))
-                .map_err(|e| e.to_string())
-        }
-        (None, Some(market)) => shared.trace(format!("{market:?}"), || generate(market)).map_err(|e| e.to_string()),
-        (None, None) => Err("no trace was given".to_owned()),
+    if let Some(market) = &point.market {
+        return shared.trace(format!("{market:?}"), || generate(market)).map_err(|error| error.to_string());
     }
+    let options = settings.read_options();
+    let read = || trace::read_all(&point.sources, &options);
+    shared.trace(format!("{:?} {options:?}", point.sources), read).map_err(|error| error.to_string())
 }
 
 fn replayed(point: &Point, policy: &str, shared: &Arc<Shared>) -> Result<SweepOutcome, String> {
@@ -52,7 +48,10 @@ fn replayed(point: &Point, policy: &str, shared: &Arc<Shared>) -> Result<SweepOu
         reconfiguration: &scenario.reconfiguration,
     };
     let policy = remembering(policy, &cost, shared);
-    let replay = replay(&events, trace.span, &[policy], settings, &|_| ()).map_err(|error| text(&error))?;
+    let quotes = scenario.prices.quotes(&trace).map_err(|error| text(&error))?;
+    let mut replay = replay(&events, trace.span, &[policy], settings, &|_| ()).map_err(|error| text(&error))?;
+    let job = (&*cost.model, scenario.training.precision);
+    replay.settle(&events, quotes.as_ref(), &scenario.prices.tariff(), job).map_err(|error| text(&error))?;
     let outcome = replay.policies.first().ok_or("no policy was replayed")?;
     if outcome.iterations == 0 {
         let reason = outcome.refusal.clone();
@@ -90,7 +89,7 @@ fn figures(outcome: &PolicyOutcome, span_s: f64) -> Map<String, Value> {
     put("lost_work_share", share(Activity::LostWork));
     put("waiting_share", share(Activity::Waiting));
     put("gpu_hours", rounded(summary.paid_gpu_s / 3600.0));
-    put("usd", rounded(outcome.usd));
+    put("usd", rounded(outcome.total_usd()));
     put("usd_per_million_tokens", number(summary.usd_per_million_tokens));
     put("plans", outcome.plans.len().into());
     figures

@@ -7,6 +7,7 @@ use super::{PROGRAM, SweepFile, plan, replay};
 use crate::cluster::{Cluster, ClusterError, GpuSpec};
 use crate::report::{SweepKind, SweepOutcome, SweepStatus};
 use crate::scenario::Scenario;
+use crate::trace::TraceSource;
 use crate::trace::generator::GeneratorSettings;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,6 +33,8 @@ pub(super) struct Point {
     pub(super) cluster: Option<String>,
     /// The market whose trace is replayed, where it is a generated one.
     pub(super) market: Option<GeneratorSettings>,
+    /// The traces that are replayed otherwise.
+    pub(super) sources: Vec<TraceSource>,
 }
 
 /// The hint of a message that has none.
@@ -73,20 +76,22 @@ impl Point {
             SweepKind::Replays if has_counts || scenario.cluster.is_some() => {
                 return Err("a replay has the nodes of its trace\nhint: leave out `cluster` and counts of GPUs".into());
             }
-            SweepKind::Replays => match (&scenario.trace.file, market) {
-                (Some(_), Some(_)) => return Err("both a trace and a market are given\nhint: leave one out".into()),
-                (None, None) => return Err("no trace is given\nhint: name `trace.file`, or a `[market]`".into()),
+            SweepKind::Replays => match (scenario.trace.file.is_empty(), market) {
+                (false, Some(_)) => return Err("both a trace and a market are given\nhint: leave one out".into()),
+                (true, None) => return Err("no trace is given\nhint: name `trace.file`, or a `[market]`".into()),
                 (_, market) => (None, market),
             },
         };
-        Ok(Self { scenario, cluster, market })
+        let sources = scenario.trace.sources().map_err(|error| error.to_string())?;
+        Ok(Self { scenario, cluster, market, sources })
     }
 
     /// The files that its runs read.
     pub(super) fn files(&self) -> Vec<&Path> {
         let described = [self.cluster.as_deref(), Some(&self.scenario.model)].into_iter().flatten();
         let described = described.map(Path::new).filter(|path| path.is_file());
-        self.scenario.profile.iter().chain(&self.scenario.trace.file).map(PathBuf::as_path).chain(described).collect()
+        let traces = self.sources.iter().map(|source| &source.path).chain(&self.scenario.prices.history);
+        self.scenario.profile.iter().chain(traces).map(PathBuf::as_path).chain(described).collect()
     }
 
     /// Everything that its runs depend on, as text.
@@ -97,13 +102,12 @@ impl Point {
         let mut text = scenario.to_toml();
         let mut file = |what: &str, hash: u128| writeln!(text, "{what} {hash:032x}").expect("text has room");
         scenario.profile.iter().for_each(|path| file("profile", shared.content_of(path)));
-        if let Some(trace) = &scenario.trace.file {
-            file("trace", shared.content_of(trace));
-        }
         let model = Path::new(&scenario.model);
         if model.is_file() {
             file("model", shared.content_of(model));
         }
+        self.sources.iter().for_each(|source| file("trace", shared.content_of(&source.path)));
+        scenario.prices.history.iter().for_each(|path| file("prices", shared.content_of(path)));
         if let Some(cluster) = &self.cluster {
             let path = Path::new(cluster);
             if path.is_file() {

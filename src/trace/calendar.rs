@@ -2,13 +2,74 @@
 
 use crate::trace::cells::{LATEST, Place};
 use crate::trace::error::TraceError;
+use crate::trace::options::UnknownWord;
 use crate::units::SimTime;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 
 const EXAMPLE_WITH_ZONE: &str = "an ISO 8601 time with a zone, like `2026-01-31T18:00:00Z`";
 const EXAMPLE_WITHOUT: &str = "an ISO 8601 time without a zone, like `2026-01-31T18:00:00`";
+
+/// What time the zero of a trace stands for. Times without a zone are taken as they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Zero {
+    time: Timestamp,
+    has_zone: bool,
+}
+
+impl Zero {
+    pub(super) fn new(time: Timestamp, has_zone: bool) -> Self {
+        Self { time, has_zone }
+    }
+
+    /// So many seconds since 1970.
+    pub(super) fn of_epoch(seconds: f64) -> Option<Self> {
+        let time = Timestamp::from_nanosecond((seconds * 1e9).round() as i128).ok()?;
+        Some(Self { time, has_zone: true })
+    }
+
+    /// Whether it has a zone, and so stands for one moment.
+    pub fn has_zone(self) -> bool {
+        self.has_zone
+    }
+
+    /// The time from `earlier` to this one; zero where it isn't earlier.
+    pub fn since(self, earlier: Self) -> SimTime {
+        let since_ns = self.time.as_nanosecond() - earlier.time.as_nanosecond();
+        SimTime(u64::try_from(since_ns.max(0)).unwrap_or(u64::MAX))
+    }
+
+    /// The moment; of a time without a zone, as if it were UTC.
+    pub(super) fn timestamp(self) -> Timestamp {
+        self.time
+    }
+}
+
+impl fmt::Display for Zero {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.has_zone { write!(f, "{}", self.time) } else { write!(f, "{}", TimeZone::UTC.to_datetime(self.time)) }
+    }
+}
+
+impl FromStr for Zero {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        if let Ok(time) = word.parse::<Timestamp>() {
+            return Ok(Self::new(time, true));
+        }
+        let civil = word.parse::<DateTime>().ok().and_then(|time| TimeZone::UTC.to_timestamp(time).ok());
+        let expected = "an ISO 8601 time, best with a zone";
+        civil
+            .map(|time| Self::new(time, false))
+            .ok_or_else(|| UnknownWord::new(expected, word, &["2026-01-31T18:00:00Z"]))
+    }
+}
 
 /// The zero of a file's calendar times.
 #[derive(Default)]
@@ -40,6 +101,11 @@ impl Calendar {
                 Err(place.wrong(expected, cell, "sort the rows by time; the first row is the zero of the clock"))
             }
         }
+    }
+
+    /// What the first row's time was.
+    pub fn zero(&self) -> Option<Zero> {
+        self.first.map(|first| Zero::new(first.time, first.has_zone))
     }
 
     /// What the times were taken for, once rows have been read.

@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
             notes.push(format!("the first event is {start} after zero: subtract it if the times count from 1970"));
         }
         let unit = if self.header.is_calendar() { self.calendar.unit() } else { "seconds".to_owned() };
-        Trace::assemble(TraceFormat::Canonical, &unit, self.events, span, notes)
+        Trace::assemble(TraceFormat::Canonical, &unit, self.events, span, notes).starting(self.calendar.zero())
     }
 
     /// The time of `row`, no earlier than that of the row before.

@@ -42,6 +42,10 @@ impl Place<'_> {
 
     /// Seconds from zero to a century, with or without a fraction.
     pub fn seconds(self, cell: &str) -> Result<SimTime, TraceError> {
+        // Exactly, where the number is written out: after a hundred days a float of seconds has no nanoseconds.
+        if let Some(time) = decimal_seconds(cell).filter(|time| *time <= LATEST) {
+            return Ok(time);
+        }
         let hint = format!("`{}` is in seconds; calendar times go in a column `time`", self.column);
         let seconds = self.number(cell, "seconds from 0 to 100 years", LATEST.as_seconds(), &hint)?;
         Ok(SimTime::from_seconds(seconds))
@@ -112,6 +116,17 @@ impl Place<'_> {
     }
 }
 
+/// Seconds that are written as digits with at most nine after the point.
+fn decimal_seconds(cell: &str) -> Option<SimTime> {
+    let (whole, fraction) = cell.split_once('.').unwrap_or((cell, "0"));
+    let is_plain = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_plain(whole) || !is_plain(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let nanoseconds = format!("{fraction:0<9}").parse::<u64>().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(SimTime::SECOND.0)?.checked_add(nanoseconds).map(SimTime)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +139,9 @@ mod tests {
     #[case("-0", 0)]
     #[case("1.5", 1_500_000_000)]
     #[case("3153600000", 3_153_600_000_000_000_000)]
+    #[case("3153599999.123456789", 3_153_599_999_123_456_789)]
+    #[case("0.0000000014", 1)]
+    #[case("1e2", 100_000_000_000)]
     fn seconds_become_nanoseconds(#[case] cell: &str, #[case] nanoseconds: u64) {
         assert_eq!(PLACE.seconds(cell).unwrap(), SimTime(nanoseconds));
     }

@@ -9,6 +9,7 @@
 //! The unit shows where it can: whole thousands are milliseconds, fractions in a small range are hours, long spans are
 //! seconds. Where it can't, the reader asks for `--time-unit`.
 
+use super::calendar::Zero;
 use super::cells::{LATEST, Place};
 use super::error::TraceError;
 use super::levels::{Levels, MOST, Pool, Sample};
@@ -71,6 +72,7 @@ pub(super) fn parse(text: &str, name: &str, format: TraceFormat, options: &ReadO
         is_exact: true,
         counts_gpus: false,
         pools: vec![Pool { offer: NodeOffer::default(), samples }],
+        zero: Some(zero_s).filter(|zero_s| *zero_s > 0.0).and_then(Zero::of_epoch),
         notes: Vec::new(),
     };
     levels.into_trace(options)

@@ -202,6 +202,102 @@ pub enum TraceError {
         /// The file.
         file: String,
     },
+    /// A trace file isn't named as it should be.
+    #[error(
+        "trace `{text}`, after the last colon: expected {expected}, found {found}\nhint: write FILE, FILE:TYPE, \
+         FILE:GPUSxTYPE@ZONE or FILE:@ZONE, like `a.csv:8xA100-40@us-east-1a`"
+    )]
+    Source {
+        /// The whole text.
+        text: String,
+        /// What belongs there.
+        expected: String,
+        /// What is there, in backticks, or "nothing".
+        found: String,
+    },
+    /// A file says other of a node than what was said of the file.
+    #[error(
+        "`{file}`: node `{node}` is `{found}`, and `{asked}` was said of the file\nhint: leave out what the file says itself"
+    )]
+    Contradicted {
+        /// The file.
+        file: String,
+        /// The node.
+        node: String,
+        /// What the file says.
+        found: String,
+        /// What was said of it.
+        asked: String,
+    },
+    /// Several traces that don't overlap.
+    #[error("the traces have no time in common: {files}\nhint: `--align start` lets each begin at zero")]
+    Apart {
+        /// The files, with their times.
+        files: String,
+    },
+    /// Clocks that can't be set by the calendar.
+    #[error(
+        "`{file}` has no calendar times with a zone to set its clock by\nhint: leave `--align` out, and each trace begins at zero"
+    )]
+    NoCalendar {
+        /// The file.
+        file: String,
+    },
+    /// Counts that jump up and down by so much that the events don't fit in memory.
+    #[error(
+        "`{file}`: expected at most 5 million comings and goings of nodes, found {found} comings and goings\nhint: check that the \
+         counts are of nodes, and cut the file"
+    )]
+    TooManyEvents {
+        /// The file.
+        file: String,
+        /// How many there would be.
+        found: u64,
+    },
+    /// One instance type in one zone has two prices at once.
+    #[error("`{file}`: two prices of `{instance}` in `{zone}` at {time}\nhint: leave one of the rows out")]
+    TwoPrices {
+        /// The file.
+        file: String,
+        /// The instance type.
+        instance: String,
+        /// The zone.
+        zone: String,
+        /// The time.
+        time: String,
+    },
+    /// A history of prices without one that could be used.
+    #[error(
+        "`{file}`: {rows} rows, none of an instance type whose GPUs are known and that was asked for\nhint: give what `aws ec2 \
+         describe-spot-price-history --instance-types p4d.24xlarge` prints"
+    )]
+    NoPrices {
+        /// The file.
+        file: String,
+        /// Its rows.
+        rows: usize,
+    },
+    /// Prices of several operating systems, none of them Linux.
+    #[error("`{file}`: prices of several products: {found}\nhint: give those of one product, best `Linux/UNIX`")]
+    Products {
+        /// The file.
+        file: String,
+        /// The products.
+        found: String,
+    },
+    /// Prices of other times than those of the trace.
+    #[error(
+        "{problem}, and the history of prices goes from {first} to {last}\nhint: `--trace-start {first}` says what time the \
+         trace's zero stands for"
+    )]
+    OtherTimes {
+        /// What is wrong.
+        problem: String,
+        /// The first price.
+        first: String,
+        /// The last one.
+        last: String,
+    },
     /// Numbers that may be of more than one unit.
     #[error(
         "`{file}`: expected times of which the unit shows, found {found}\nhint: say what they are with `--time-unit ms`, \

@@ -73,7 +73,8 @@ fn change(element: &Element) -> Result<Option<Sighting>, TraceError> {
 /// The availability zone in the instance's resource name, where it has one rather than only the region.
 fn zone(element: &Element) -> Option<String> {
     let resources = element.get("resources").list("resource names").ok()?;
-    let zone = resources.first()?.as_text()?.split(':').nth(3)?;
+    let name = resources.first()?.as_name()?;
+    let zone = name.split(':').nth(3)?;
     let mut end = zone.chars().rev();
     let is_zone = end.next()?.is_ascii_lowercase() && end.next()?.is_ascii_digit();
     is_zone.then(|| zone.to_owned())

@@ -26,8 +26,8 @@ pub(super) fn parse(document: &Document, name: &str) -> Result<Trace, TraceError
         };
         let instance = element.get("resource.labels.instance_id").text("the instance's number as a string")?;
         sightings.push(time, instance, sighting);
-        if let Some(zone) = element.get("resource.labels.zone").as_text() {
-            sightings.offer(instance).zone = Some(zone.to_owned());
+        if let Some(zone) = element.get("resource.labels.zone").as_name() {
+            sightings.offer(instance).zone = Some(zone);
         }
     }
     let mut notes = vec!["the log has no notices: an instance has at most 30 s, which aren't counted on".to_owned()];

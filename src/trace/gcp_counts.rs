@@ -3,7 +3,7 @@
 //! Some files have each sample three times, at t, t + 60 s and t + 120 s, as three writers logged one after the other, so
 //! that the clock runs backwards between samples. The first writer's rows are kept.
 
-use super::calendar::stamp;
+use super::calendar::{Zero, stamp};
 use super::cells::{LATEST, Place};
 use super::error::TraceError;
 use super::levels::{Levels, MOST, Pool, Sample};
@@ -67,6 +67,7 @@ pub(super) fn parse(text: &str, name: &str, options: &ReadOptions) -> Result<Tra
         is_exact: false,
         counts_gpus: false,
         pools: vec![Pool { offer: NodeOffer::default(), samples }],
+        zero: Some(Zero::new(zero, false)),
         notes,
     };
     levels.into_trace(options)

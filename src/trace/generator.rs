@@ -20,13 +20,21 @@
 //! At time zero a slot is up with the probability of the long run; the first slot of each pool always is. All times are
 //! whole seconds. As any trace, a generated one ends with its last row, at or somewhat before the hours asked for.
 //!
+//! - A share `region_bulk_share` of the losses that reach a zone reaches the other zones of its region as well, those whose names
+//!   differ in the last letters only.
+//!
+//! Where a real trace is at hand, [`recorded`] takes the market from it, in place of these laws or beside them.
+//!
 //! Each pool and each zone draws from a stream of its own, so that a pool doesn't change with the pools of other zones.
 
 mod market;
 mod notation;
+mod prices;
+pub mod recorded;
 mod settings;
-pub(super) mod streams;
+pub(in crate::trace) mod streams;
 
+pub use prices::price_history;
 pub use settings::{GeneratorError, GeneratorSettings, PoolSettings};
 
 use super::{Trace, TraceFormat};
@@ -46,8 +54,14 @@ use crate::units::SimTime;
 /// [`GeneratorError::Setting`] names the first setting that is out of its range.
 pub fn generate(settings: &GeneratorSettings) -> Result<Trace, GeneratorError> {
     settings.validate()?;
-    let events = market::Market::new(settings).run();
-    let span = events.iter().map(|event| event.time).max().unwrap_or(SimTime::ZERO);
+    let mut events = market::Market::new(settings).run();
+    let mut span = events.iter().map(|event| event.time).max().unwrap_or(SimTime::ZERO);
+    if let Some(recorded) = &settings.recorded {
+        // A recorded market may be quiet at its end, and that is part of it.
+        span = SimTime::SECOND * (settings.hours * 3600.0).floor() as u64;
+        let names = market::recorded_names(settings, recorded);
+        events.extend(recorded::replay(recorded, settings.seed, span, names));
+    }
     Ok(Trace::assemble(TraceFormat::Canonical, "seconds", events, span, Vec::new()))
 }
 

@@ -86,14 +86,25 @@ impl<'a> Element<'a> {
         self.value.and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// The value as text, if it is a string with something in it.
+    /// The value as text, if it is a string with something in it; without blanks around it.
     pub fn as_text(&self) -> Option<&'a str> {
-        self.value.and_then(Value::as_str).filter(|text| !text.is_empty())
+        self.value.and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
     }
 
-    /// A string with something in it, which is `expected`.
+    /// The same as part of a name, with a dash for what no name has.
+    pub fn as_name(&self) -> Option<String> {
+        self.as_text().map(|text| text.replace(char::is_control, "-"))
+    }
+
+    /// The value as text, if it is a string, perhaps an empty one.
+    pub fn string(&self) -> Option<&'a str> {
+        self.value.and_then(Value::as_str)
+    }
+
+    /// A string with something in it and no control characters, which is `expected`.
     pub fn text(&self, expected: &str) -> Result<&'a str, TraceError> {
-        self.as_text().ok_or_else(|| self.wrong(expected, "write it as a string in double quotes"))
+        let text = self.as_text().filter(|text| !text.contains(char::is_control));
+        text.ok_or_else(|| self.wrong(expected, "write it as a string in double quotes, without control characters"))
     }
 
     /// A finite number.

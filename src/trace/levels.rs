@@ -3,6 +3,7 @@
 //! Counts say how many, not which, so a stated policy ([`WhichNode`]) picks the nodes that go. A node that comes gets the
 //! lowest free number of its pool, so that names stay few: `v100-us-east-1a-003` is a slot, filled by a new node each time.
 
+use super::calendar::Zero;
 use super::error::TraceError;
 use super::generator::streams::stream;
 use super::options::{Polarity, ReadOptions, WhichNode};
@@ -14,6 +15,8 @@ use std::collections::BTreeSet;
 
 /// The most nodes or GPUs that a count may hold.
 pub(super) const MOST: u32 = 16_384;
+/// The most comings and goings: some hundreds of megabytes.
+const MOST_EVENTS: u64 = 5_000_000;
 /// The zones among which nodes of a count without zones are dealt, where losses go by zone.
 const DEALT_ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 
@@ -53,6 +56,8 @@ pub(super) struct Levels<'a> {
     pub counts_gpus: bool,
     /// The series.
     pub pools: Vec<Pool>,
+    /// What time zero stands for, where the file says it.
+    pub zero: Option<Zero>,
     /// What else there is to say.
     pub notes: Vec<String>,
 }
@@ -70,10 +75,18 @@ impl Levels<'_> {
         let which_node = options.which_node.unwrap_or_default();
         let spacing = spacing(&self.pools);
         let span = self.pools.iter().filter_map(|pool| pool.samples.last()).map(|sample| sample.time).max();
+        self.check_size()?;
         let mut events = Vec::new();
-        for pool in self.pools {
+        let mut names: Vec<String> = Vec::new();
+        for mut pool in self.pools {
+            pool.offer.zone = pool.offer.zone.take().or_else(|| options.zone.clone());
             let gpu_type = pool.offer.gpu_type.as_ref().or(options.gpu_type.as_ref());
-            let name = base_name(gpu_type.map(String::as_str), pool.offer.zone.as_deref());
+            let plain = base_name(gpu_type.map(String::as_str), pool.offer.zone.as_deref());
+            // Types and zones that differ in letter case or dashes only give one name.
+            let numbered = (2..).map(|number| format!("{plain}.{number}"));
+            let name =
+                std::iter::once(plain.clone()).chain(numbered).find(|name| !names.contains(name)).unwrap_or(plain);
+            names.push(name.clone());
             Namer::new(name, pool.offer, which_node).walk(&pool.samples, &mut events);
         }
         if events.is_empty() {
@@ -91,7 +104,20 @@ impl Levels<'_> {
             notes.push(format!("samples are {median} apart in the median and {most} at most: a change lies up to that much before its row"));
         }
         notes.append(&mut self.notes);
-        Ok(Trace::assemble(self.format, &self.unit, events, span.unwrap_or_default(), notes))
+        Ok(Trace::assemble(self.format, &self.unit, events, span.unwrap_or_default(), notes).starting(self.zero))
+    }
+
+    /// Refuses counts in which more nodes come and go than fit in memory: a small file can hold a great many.
+    fn check_size(&self) -> Result<(), TraceError> {
+        let changed = |pair: &[Sample]| u64::from(pair[0].count.abs_diff(pair[1].count));
+        let in_pool = |pool: &Pool| {
+            let first = pool.samples.first().map_or(0, |sample| u64::from(sample.count));
+            first + pool.samples.windows(2).map(changed).sum::<u64>()
+        };
+        match self.pools.iter().map(in_pool).sum::<u64>() {
+            count if count > MOST_EVENTS => Err(TraceError::TooManyEvents { file: self.file.to_owned(), found: count }),
+            _ => Ok(()),
+        }
     }
 
     /// Turns counts of GPUs into counts of nodes.
@@ -257,6 +283,7 @@ mod tests {
             is_exact: false,
             counts_gpus: false,
             pools: vec![Pool { offer: NodeOffer::default(), samples: counts.iter().map(sample).collect() }],
+            zero: None,
             notes: Vec::new(),
         }
     }
@@ -289,6 +316,22 @@ mod tests {
     fn of_several_counts_of_one_time_the_last_one_holds() {
         let trace = levels(&[(0, 1), (0, 2), (5, 1), (5, 2), (8, 2)]).into_trace(&ReadOptions::default()).unwrap();
         assert_eq!((story(&trace).as_str(), trace.span), ("0+00 0+01 ", SimTime::SECOND * 8));
+    }
+
+    #[test]
+    fn pools_of_one_name_have_different_nodes_and_too_many_changes_are_refused() {
+        let samples = || vec![Sample { time: SimTime::ZERO, count: 1, price_usd_per_hour: None }];
+        let pool = |gpu_type: &str, zone: &str| {
+            let offer = NodeOffer { gpu_type: Some(gpu_type.into()), zone: Some(zone.into()), ..NodeOffer::default() };
+            Pool { offer, samples: samples() }
+        };
+        let pools = vec![pool("A-b", "c"), pool("a", "B-C"), pool("a", "b c")];
+        let trace = Levels { pools, ..levels(&[]) }.into_trace(&ReadOptions::default()).unwrap();
+        let names: Vec<&str> = trace.events.iter().map(|event| event.node.as_str()).collect();
+        assert_eq!(names, ["a-b-c-000", "a-b-c.2-000", "a-b-c.3-000"]);
+        let many: Vec<(u64, u32)> = (0..1000).map(|second| (second, if second % 2 == 0 { MOST } else { 0 })).collect();
+        let message = levels(&many).into_trace(&ReadOptions::default()).unwrap_err().to_string();
+        assert!(message.contains("16384000 comings and goings") && message.contains("\nhint: "), "{message}");
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! What a reader can be told where a file alone leaves it open.
 
 use super::TraceFormat;
+use super::calendar::Zero;
+use super::several::Align;
 use crate::suggest;
+use crate::units::SimTime;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -21,6 +24,14 @@ pub struct ReadOptions {
     pub gpu_type: Option<String>,
     /// Which nodes go when a count falls; the newest by default.
     pub which_node: Option<WhichNode>,
+    /// Zone of nodes for which the file names none.
+    pub zone: Option<String>,
+    /// When the trace ends; at its last row by default.
+    pub horizon: Option<SimTime>,
+    /// What time its zero stands for; what the file says by default.
+    pub start: Option<Zero>,
+    /// How the clocks of several traces are set; by the calendar by default, where all have one.
+    pub align: Option<Align>,
 }
 
 /// The unit of bare numbers that stand for times.
@@ -193,7 +204,7 @@ macro_rules! as_word {
     )*};
 }
 
-as_word!(TimeUnit, Polarity, WhichNode);
+as_word!(TimeUnit, Polarity, WhichNode, Zero);
 
 #[cfg(test)]
 mod tests {

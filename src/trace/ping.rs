@@ -74,6 +74,7 @@ pub(super) fn parse(text: &str, name: &str, options: &ReadOptions) -> Result<Tra
         is_exact: false,
         counts_gpus: false,
         pools: vec![Pool { offer: NodeOffer::default(), samples }],
+        zero: calendar.zero(),
         notes: vec![match polarity {
             Polarity::Preempted => "1 is taken for a probe that failed, 0 for a node that is up".to_owned(),
             Polarity::Available => "1 is taken for a node that is up, as `--polarity` says".to_owned(),

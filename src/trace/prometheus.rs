@@ -86,11 +86,13 @@ pub(super) fn parse(document: &Document, name: &str) -> Result<Trace, TraceError
 /// The node that a series is about.
 fn node<'a>(series: &Element<'a>) -> Result<&'a str, TraceError> {
     let metric = series.get("metric");
-    let named = NODE_LABELS.iter().find_map(|label| metric.get(label).as_text());
-    named.ok_or_else(|| {
-        let hint = format!("known labels are {}", NODE_LABELS.join(", "));
-        metric.wrong("a label that names the node", hint)
-    })
+    let named = NODE_LABELS.iter().map(|label| metric.get(label)).find(|label| label.as_text().is_some());
+    match named {
+        Some(label) => label.text("the node's name"),
+        None => {
+            Err(metric.wrong("a label that names the node", format!("known labels are {}", NODE_LABELS.join(", "))))
+        }
+    }
 }
 
 fn samples(series: &Element) -> Result<Samples, TraceError> {

@@ -1,6 +1,7 @@
 //! Heterogeneous counts of GPUs in Sailor's CSV (SOSP 2025): `,Timestamp,A100-40_us-central1-a,V100-16_us-central1-a`,
 //! then rows like `0,1712574014.0187,32,96`: an index, seconds since 1970, GPUs of each `type_zone`.
 
+use super::calendar::Zero;
 use super::cells::{LATEST, Place};
 use super::error::{TraceError, shown};
 use super::levels::{Levels, MOST, Pool, Sample};
@@ -72,6 +73,7 @@ pub(super) fn parse(text: &str, name: &str, options: &ReadOptions) -> Result<Tra
         is_exact: false,
         counts_gpus: true,
         pools,
+        zero: zero_s.and_then(Zero::of_epoch),
         notes: Vec::new(),
     };
     levels.into_trace(options)

@@ -36,6 +36,7 @@ pub(super) fn parse(document: &Document, name: &str, options: &ReadOptions) -> R
         is_exact: false,
         counts_gpus: true,
         pools: vec![Pool { offer: NodeOffer::default(), samples }],
+        zero: None,
         notes: Vec::new(),
     };
     levels.into_trace(options)

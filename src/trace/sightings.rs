@@ -4,6 +4,7 @@
 //! that is warned or lost before it was seen to come was up from the start of the file; a second `up`, notice or loss
 //! without its opposite in between is dropped. What was settled so is counted and said.
 
+use super::calendar::Zero;
 use super::cells::LATEST;
 use super::error::TraceError;
 use super::{NodeOffer, Trace, TraceEvent, TraceEventKind, TraceFormat};
@@ -107,7 +108,8 @@ impl Sightings {
         }
         settled.say(&mut notes);
         let events = events.into_iter().map(|(_, _, event)| event).collect();
-        Ok(Trace::assemble(format, &format!("calendar time counted from {first}"), events, span, notes))
+        Ok(Trace::assemble(format, &format!("calendar time counted from {first}"), events, span, notes)
+            .starting(Some(Zero::new(first, true))))
     }
 }
 
@@ -161,9 +163,10 @@ fn settle(
                 let next = seen[place + 1..].iter().find(|(_, _, next)| !matches!(next, Sighting::Notice(_)));
                 let seen_loss = next.filter(|(_, _, next)| *next == Sighting::Down).map(|(time, _, _)| *time);
                 let loss = seen_loss.unwrap_or(time.saturating_add(notice));
-                // A node that is seen to come again was gone by then.
+                // A node that is seen to come again was gone by then; nobody is warned for longer than a trace may last.
                 let loss = next.map_or(loss, |(next, _, _)| loss.min(*next));
-                events.push((time, index, TraceEventKind::Notice { notice: loss.saturating_sub(time) }));
+                let left = loss.saturating_sub(time).min(LATEST);
+                events.push((time, index, TraceEventKind::Notice { notice: left }));
                 is_warned = true;
                 if seen_loss.is_none() && loss <= span {
                     settled.unconfirmed += 1;

@@ -65,6 +65,7 @@ pub(super) fn parse(document: &Document, name: &str, options: &ReadOptions) -> R
         is_exact: false,
         counts_gpus: false,
         pools: vec![Pool { offer: NodeOffer::default(), samples }],
+        zero: None,
         notes,
     };
     levels.into_trace(options)

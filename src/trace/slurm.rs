@@ -7,7 +7,8 @@ pub(super) mod events;
 pub(super) mod jobs;
 mod node_list;
 
-use super::calendar::stamp;
+use super::Trace;
+use super::calendar::{Zero, stamp};
 use super::cells::Place;
 use super::error::TraceError;
 use jiff::Timestamp;
@@ -77,6 +78,12 @@ impl<'a> Table<'a> {
 
 fn is_none(cell: &str) -> bool {
     NONE.iter().any(|none| none.eq_ignore_ascii_case(cell))
+}
+
+/// The trace, whose zero is a local time.
+fn without_zone(trace: Trace) -> Trace {
+    let zero = trace.zero.map(|zero| Zero::new(zero.timestamp(), false));
+    trace.starting(zero)
 }
 
 /// A stretch of time, perhaps without an end yet.

@@ -80,12 +80,13 @@ fn read(
     let code = request.get("Status.Code").text("the code of a request's status")?;
     sightings.cover(created);
     sightings.cover(updated);
-    let Some(id) = request.get("InstanceId").as_text() else {
+    if request.get("InstanceId").as_text().is_none() {
         return Ok(false);
-    };
+    }
+    let id = request.get("InstanceId").text("the instance's name")?;
     let instance = instances.entry(id.to_owned()).or_default();
     instance.created = Some(instance.created.map_or(created, |other| other.min(created)));
-    instance.zone = request.get("LaunchedAvailabilityZone").as_text().map(str::to_owned).or(instance.zone.take());
+    instance.zone = request.get("LaunchedAvailabilityZone").as_name().or(instance.zone.take());
     let slot = match code {
         "fulfilled" => &mut instance.fulfilled,
         code if code.starts_with("marked-for-") => &mut instance.warned,

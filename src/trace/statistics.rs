@@ -69,7 +69,7 @@ pub struct Spread {
 
 impl Spread {
     /// The spread of `values`; nothing of nothing.
-    fn of(mut values: Vec<f64>) -> Option<Self> {
+    pub(super) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let max = *values.last()?;
         let mean = values.iter().sum::<f64>() / values.len() as f64;

@@ -73,7 +73,7 @@ fn a_trace_survives_json() {
 }
 
 /// A small file of each format.
-const SAMPLES: [(TraceFormat, &str); 16] = [
+pub(super) const SAMPLES: [(TraceFormat, &str); 16] = [
     (TraceFormat::Canonical, "time_s,event,node,gpu_type\n0,up,a,T4\n60,notice,a,\n180,down,a,\n200,end,,\n"),
     (TraceFormat::BambooEvents, "0,add,a\n0,add,b\n60000,remove,a\n"),
     (TraceFormat::ParcaeCounts, "0,1\n0,2\n60000,1\n120000,1\n"),

@@ -7,8 +7,7 @@ use std::io;
 
 /// Writes `trace` as canonical CSV, one row an event, with every column; a row `end` where it lasts beyond its last event.
 ///
-/// Reading it back gives the same events and the same span: times are exact decimal seconds, which a reader's float keeps to
-/// the nanosecond for the first hundred days.
+/// Reading it back gives the same events and the same span: times are exact decimal seconds.
 ///
 /// # Errors
 ///

@@ -7,6 +7,7 @@ mod determinism;
 mod documents;
 mod explain;
 mod iteration;
+mod markets;
 mod own_model;
 mod policies;
 mod replanning;

@@ -4,7 +4,7 @@ use autohet::scenario::{Scenario, TraceSettings};
 use std::path::{Path, PathBuf};
 
 /// Keys without a default, which stand there as comments.
-const OPTIONAL: [&str; 10] = [
+const OPTIONAL: [&str; 15] = [
     "cluster",
     "profile",
     "trace_format",
@@ -13,6 +13,11 @@ const OPTIONAL: [&str; 10] = [
     "which_node",
     "gpu_type",
     "gpus_per_node",
+    "horizon_s",
+    "align",
+    "start",
+    "history",
+    "instances",
     "flows",
     "object_store_total_bytes_per_s",
 ];
@@ -22,7 +27,7 @@ fn path() -> PathBuf {
 }
 
 fn defaults() -> Scenario {
-    let trace = TraceSettings { file: Some("traces/aws-spot.csv".into()), ..TraceSettings::default() };
+    let trace = TraceSettings { file: vec!["traces/aws-spot.csv".into()], ..TraceSettings::default() };
     Scenario { trace, ..Scenario::default() }
 }
 

@@ -68,6 +68,7 @@ impl InjectedTraceArgs {
             ("--polarity", reading.polarity.is_some()),
             ("--which-node", reading.which_node.is_some()),
             ("--gpus-per-node", reading.gpus_per_node.is_some()),
+            ("--horizon", reading.horizon.is_some()),
             ("--gpu-type", reading.gpu_type.is_some() && !takes_gpu_type),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {

@@ -28,7 +28,17 @@ pub fn policy_table(replay: &Replay, screen: Screen) -> String {
     grid.row("recoveries", Best::Neither, &of(&|s| Some(s.recoveries as f64)), whole);
     grid.row("mean time of recovery", Best::Lowest, &of(&|s| s.recovery_s_mean), format_seconds);
     grid.row("GPU-hours paid", Best::Neither, &of(&|s| Some(s.paid_gpu_s / 3600.0)), figure);
-    grid.row("USD", Best::Lowest, &of(&|s| Some(s.usd)), figure);
+    grid.row("USD", Best::Lowest, &of(&|s| Some(s.total_usd)), figure);
+    let other = [
+        ("of it storage", of(&|s| Some(s.storage_usd))),
+        ("of it reads of the store", of(&|s| Some(s.egress_usd))),
+        ("of it traffic between zones", of(&|s| Some(s.cross_zone_usd))),
+    ];
+    for (name, usd) in other {
+        if usd.iter().flatten().any(|usd| *usd > 0.0) {
+            grid.row(name, Best::Lowest, &usd, figure);
+        }
+    }
     grid.row("USD per million tokens", Best::Lowest, &of(&|s| s.usd_per_million_tokens), figure);
     grid.render(screen)
 }

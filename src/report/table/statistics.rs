@@ -2,13 +2,111 @@
 
 use super::Screen;
 use super::grid::{Best, Grid};
-use crate::report::figures::{count, figure, percent};
+use crate::report::figures::{ABSENT, count, figure, percent};
+use crate::trace::durations::Durations;
+use crate::trace::fits::{Fit, Law};
 use crate::trace::statistics::Spread;
-use crate::trace::{TraceFormat, TraceStatistics};
+use crate::trace::{Trace, TraceFormat, TraceStatistics};
 use crate::units::format_seconds;
+use serde::Serialize;
 
-/// One column a trace: its file, the format that was recognised, and its statistics.
-pub fn statistics_table(traces: &[(String, TraceFormat, TraceStatistics)], screen: Screen) -> String {
+/// Rows of what is fitted to up-times, and to times between losses.
+const UP_TIME: [&str; 5] = [
+    "up-time, exponential: mean",
+    "up-time, Weibull: shape, scale",
+    "up-time, lognormal: median, sigma",
+    "up-time, AIC of the three",
+    "up-time, law of least AIC",
+];
+const LOSS_INTERVAL: [&str; 5] = [
+    "loss interval, exponential: mean",
+    "loss interval, Weibull: shape, scale",
+    "loss interval, lognormal: median, sigma",
+    "loss interval, AIC of the three",
+    "loss interval, law of least AIC",
+];
+/// What stands in them.
+const CELLS: [fn(&Fitted) -> String; 5] = [
+    |fitted| fitted.parameters("exponential"),
+    |fitted| fitted.parameters("Weibull"),
+    |fitted| fitted.parameters("lognormal"),
+    |fitted| match &fitted.fits[..] {
+        [] => ABSENT.to_owned(),
+        fits => fits.iter().map(|fit| figure(fit.aic)).collect::<Vec<_>>().join(" / "),
+    },
+    |fitted| fitted.best.unwrap_or(ABSENT).to_owned(),
+];
+
+fn up_times(laws: &TraceLaws) -> &Fitted {
+    &laws.up_times
+}
+
+fn between_losses(laws: &TraceLaws) -> &Fitted {
+    &laws.between_losses
+}
+
+/// Durations, and the laws that fit them best.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fitted {
+    /// How many ended.
+    pub ended: usize,
+    /// How many the end of the trace cut off, which is counted in.
+    pub cut_off: usize,
+    /// How many lasted no time, which are left out.
+    pub of_no_time: usize,
+    /// The laws with their largest likelihood; none where too few ended.
+    pub fits: Vec<Fit>,
+    /// The law with the least AIC.
+    pub best: Option<&'static str>,
+}
+
+/// What durations of a trace are like.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceLaws {
+    /// From each coming of a node to its loss.
+    pub up_times: Fitted,
+    /// From one loss, of however many nodes, to the next.
+    pub between_losses: Fitted,
+}
+
+impl TraceLaws {
+    /// Fits them.
+    pub fn of(trace: &Trace) -> Self {
+        let fitted = |durations: Durations| {
+            let fits = Fit::all(&durations);
+            Fitted {
+                ended: durations.ended_s.len(),
+                cut_off: durations.censored_s.len(),
+                of_no_time: durations.zeros,
+                best: Fit::best(&fits).map(|fit| fit.law.name()),
+                fits,
+            }
+        };
+        Self { up_times: fitted(Durations::up_times(trace)), between_losses: fitted(Durations::between_losses(trace)) }
+    }
+}
+
+impl Fitted {
+    /// The parameters of a law.
+    fn parameters(&self, law: &str) -> String {
+        let fit = self.fits.iter().find(|fit| fit.law.name() == law);
+        fit.map_or_else(
+            || ABSENT.to_owned(),
+            |fit| match fit.law {
+                Law::Exponential { mean_s } => format_seconds(mean_s),
+                Law::Weibull { shape, scale_s } => format!("{shape:.2}, {}", format_seconds(scale_s)),
+                Law::Lognormal { median_s, sigma } => format!("{}, {sigma:.2}", format_seconds(median_s)),
+            },
+        )
+    }
+}
+
+/// One column a trace: its file, the format that was recognised, its statistics, and what its durations are like.
+pub fn statistics_table(
+    traces: &[(String, TraceFormat, TraceStatistics)],
+    laws: &[TraceLaws],
+    screen: Screen,
+) -> String {
     let of =
         |figure: &dyn Fn(&TraceStatistics) -> Option<f64>| traces.iter().map(|(_, _, s)| figure(s)).collect::<Vec<_>>();
     let whole = |value: f64| count(value as u64);
@@ -31,6 +129,11 @@ pub fn statistics_table(traces: &[(String, TraceFormat, TraceStatistics)], scree
     grid.row("up-time, median", Best::Neither, &of(&up_time(|spread| spread.median)), format_seconds);
     grid.row("up-time, p90", Best::Neither, &of(&up_time(|spread| spread.p90)), format_seconds);
     grid.row("cv of time between losses", Best::Neither, &of(&|s| s.loss_interval_cv), figure);
+    for (what, of_trace) in [(UP_TIME, up_times as fn(&TraceLaws) -> &Fitted), (LOSS_INTERVAL, between_losses)] {
+        for (label, cell) in what.into_iter().zip(CELLS) {
+            grid.text_row(label, laws.iter().map(|laws| cell(of_trace(laws))).collect());
+        }
+    }
     grid.row("losses without notice", Best::Neither, &of(&|s| Some(s.losses_without_notice as f64)), whole);
     grid.render(screen)
 }

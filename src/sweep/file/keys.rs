@@ -25,8 +25,8 @@ pub(super) fn flatten(
 
 /// Tables of a scenario, whose keys are varied one by one; other tables are values, such as `{ fixed = … }`.
 fn is_known_table(key: &str) -> bool {
-    const TABLES: [&str; 8] =
-        ["trace", "network", "training", "framework", "checkpoint", "reconfiguration", "cost", "market"];
+    const TABLES: [&str; 9] =
+        ["trace", "network", "training", "framework", "checkpoint", "reconfiguration", "cost", "prices", "market"];
     TABLES.contains(&key) || ["gpus", "nodes"].contains(&key)
 }
 

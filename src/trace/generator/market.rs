@@ -1,5 +1,6 @@
 //! The market in motion: a queue of nodes that come and lifetimes that end.
 
+use super::recorded::RecordedMarket;
 use super::settings::{GeneratorSettings, PoolSettings};
 use super::streams::stream;
 use crate::trace::{NodeOffer, TraceEvent, TraceEventKind};
@@ -203,6 +204,9 @@ impl<'a> Market<'a> {
         let has_notice = !pool.random.random_bool(settings.no_notice_share);
         let is_bulk = pool.random.random_bool(settings.bulk_share);
         let is_zone_wide = is_bulk && pool.random.random_bool(settings.zone_bulk_share);
+        // Nothing is drawn where it isn't asked for, so that markets without it are what they were.
+        let share = settings.region_bulk_share;
+        let is_region_wide = is_zone_wide && share > 0.0 && pool.random.random_bool(share);
         let mut slots = vec![first.slot];
         if is_bulk {
             let others = pool.up(Some(first.slot));
@@ -210,11 +214,11 @@ impl<'a> Market<'a> {
             slots.sort_unstable();
         }
         let mut losses = vec![(first.pool, slots)];
-        if let Some(zone) = settings.zone.as_deref().filter(|_| is_zone_wide)
-            && let Some(random) = self.zones.get_mut(zone)
-        {
-            for (index, pool) in self.pools.iter().enumerate() {
-                if index != first.pool && pool.settings.zone.as_deref() == Some(zone) {
+        if let Some(zone) = settings.zone.as_deref().filter(|_| is_zone_wide) {
+            for (index, pool) in self.pools.iter().enumerate().filter(|(index, _)| *index != first.pool) {
+                let Some(other) = pool.settings.zone.as_deref() else { continue };
+                let is_reached = other == zone || (is_region_wide && region(other) == region(zone));
+                if let Some(random) = self.zones.get_mut(other).filter(|_| is_reached) {
                     losses.push((index, take(pool.up(None), pool.settings.bulk_take, random)));
                 }
             }
@@ -273,9 +277,14 @@ fn lifetime_median_s(settings: &GeneratorSettings, index: usize) -> f64 {
     let others_up = pool.availability() * f64::from(pool.nodes - 1);
     let mut taken = (pool.bulk_take * others_up + ROUNDED_UP * others_up.min(1.0)).min(others_up);
     for (other_index, other) in settings.pools.iter().enumerate() {
-        if other_index != index && pool.zone.is_some() && other.zone == pool.zone {
-            taken += pool.zone_bulk_share * other.bulk_take * other.availability() * f64::from(other.nodes);
-        }
+        let (Some(zone), Some(other_zone)) = (&pool.zone, &other.zone) else { continue };
+        let reaches = match other_zone {
+            _ if other_index == index => 0.0,
+            other_zone if other_zone == zone => pool.zone_bulk_share,
+            other_zone if region(other_zone) == region(zone) => pool.zone_bulk_share * pool.region_bulk_share,
+            _ => 0.0,
+        };
+        taken += reaches * other.bulk_take * other.availability() * f64::from(other.nodes);
     }
     let nodes_per_event = 1.0 + pool.bulk_share * taken;
     let mean_s = pool.up_time_mean_hours * 3600.0 * nodes_per_event;
@@ -301,8 +310,30 @@ fn take(mut slots: Vec<usize>, mean_share: f64, random: &mut Pcg64) -> Vec<usize
 
 /// The names of a pool's nodes before their numbers: the GPU type and the last part of the zone, such as `a100-40-1a`.
 fn plain_name(pool: &PoolSettings) -> String {
-    let zone = pool.zone.as_deref().and_then(|zone| zone.rsplit('-').find(|part| !part.is_empty()));
-    let joined = std::iter::once(pool.gpu_type.as_str()).chain(zone).collect::<Vec<_>>().join("-");
+    name_of(&pool.gpu_type, pool.zone.as_deref())
+}
+
+/// The region of a zone: `us-east-1` of `us-east-1a`, `us-central1` of `us-central1-a`.
+fn region(zone: &str) -> &str {
+    zone.trim_end_matches(|c: char| c.is_ascii_lowercase()).trim_end_matches('-')
+}
+
+/// Names for the nodes of recorded pools, unlike those of all other pools.
+pub(super) fn recorded_names(settings: &GeneratorSettings, recorded: &RecordedMarket) -> Vec<String> {
+    let mut taken: Vec<String> = Market::new(settings).pools.into_iter().map(|pool| pool.name).collect();
+    let described = taken.len();
+    for pool in &recorded.pools {
+        let plain = name_of(pool.gpu_type.as_deref().unwrap_or("node"), pool.zone.as_deref());
+        let numbered = (2..).map(|number| format!("{plain}.{number}"));
+        let name = std::iter::once(plain.clone()).chain(numbered).find(|name| !taken.contains(name));
+        taken.push(name.unwrap_or(plain));
+    }
+    taken.split_off(described)
+}
+
+fn name_of(gpu_type: &str, zone: Option<&str>) -> String {
+    let zone = zone.and_then(|zone| zone.rsplit('-').find(|part| !part.is_empty()));
+    let joined = std::iter::once(gpu_type).chain(zone).collect::<Vec<_>>().join("-");
     joined.chars().map(|c| if c.is_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' }).collect()
 }
 

@@ -1,5 +1,6 @@
 //! What a generated market is made of, and the ranges in which that makes sense.
 
+use super::recorded::RecordedMarket;
 use crate::units::format_number;
 use serde::{Deserialize, Serialize};
 
@@ -22,13 +23,16 @@ pub struct GeneratorSettings {
     pub start_hour_utc: f64,
     /// The hour of the day at which the market is busiest; 19 UTC where it is left out, noon on the US west coast.
     pub busiest_hour_utc: f64,
-    /// The pools, at least one.
+    /// The pools, at least one where no market is recorded.
     pub pools: Vec<PoolSettings>,
+    /// A market taken from a trace, beside the pools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<RecordedMarket>,
 }
 
 impl Default for GeneratorSettings {
     fn default() -> Self {
-        Self { seed: 0, hours: 24.0, start_hour_utc: 12.0, busiest_hour_utc: 19.0, pools: Vec::new() }
+        Self { seed: 0, hours: 24.0, start_hour_utc: 12.0, busiest_hour_utc: 19.0, pools: Vec::new(), recorded: None }
     }
 }
 
@@ -68,6 +72,9 @@ pub struct PoolSettings {
     /// The share of the bulk losses that reach the other pools of the zone.
     #[serde(default = "default::zone_bulk_share")]
     pub zone_bulk_share: f64,
+    /// The share of the losses that reach the zone that reach the other zones of its region too: 0 where it is left out.
+    #[serde(default)]
+    pub region_bulk_share: f64,
     /// The median time until lost capacity comes back, 1 minute or more.
     #[serde(default = "default::return_median_minutes")]
     pub return_median_minutes: f64,
@@ -137,6 +144,7 @@ impl PoolSettings {
             bulk_share: default::bulk_share(),
             bulk_take: default::bulk_take(),
             zone_bulk_share: default::zone_bulk_share(),
+            region_bulk_share: 0.0,
             return_median_minutes: default::return_median_minutes(),
             return_sigma: default::return_sigma(),
             notice_s: default::notice_s(),
@@ -201,7 +209,9 @@ impl GeneratorSettings {
         let fault = |setting: &str, expected: &str, found: String| {
             Err(GeneratorError::Setting { setting: setting.to_owned(), expected: expected.to_owned(), found })
         };
-        if self.pools.is_empty() {
+        if let Some(recorded) = &self.recorded {
+            recorded.validate(self.hours)?;
+        } else if self.pools.is_empty() {
             return fault("pools", "at least one pool", "none".to_owned());
         }
         for (index, pool) in self.pools.iter().enumerate() {
@@ -248,6 +258,7 @@ impl PoolSettings {
             ("bulk_share", self.bulk_share, 0.0, 1.0),
             ("bulk_take", self.bulk_take, 0.01, 1.0),
             ("zone_bulk_share", self.zone_bulk_share, 0.0, 1.0),
+            ("region_bulk_share", self.region_bulk_share, 0.0, 1.0),
             ("return_median_minutes", self.return_median_minutes, 1.0, 1e6),
             ("return_sigma", self.return_sigma, 0.0, 3.0),
             ("notice_s", f64::from(self.notice_s), 0.0, 86_400.0),
@@ -258,7 +269,7 @@ impl PoolSettings {
     }
 }
 
-fn within(setting: &str, value: f64, least: f64, most: f64) -> Result<(), GeneratorError> {
+pub(super) fn within(setting: &str, value: f64, least: f64, most: f64) -> Result<(), GeneratorError> {
     if (least..=most).contains(&value) {
         return Ok(());
     }

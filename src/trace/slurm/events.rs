@@ -4,7 +4,7 @@
 //! otherwise. Nodes that were never out aren't in the table, nor in the trace. Rows without a node are about the cluster.
 
 use super::node_list::expand;
-use super::{Stretch, Table, has_columns, is_none, union};
+use super::{Stretch, Table, has_columns, is_none, union, without_zone};
 use crate::trace::error::TraceError;
 use crate::trace::sightings::{Sighting, Sightings};
 use crate::trace::{Trace, TraceFormat};
@@ -67,7 +67,7 @@ pub(in crate::trace) fn parse(text: &str, name: &str) -> Result<Trace, TraceErro
     if of_cluster > 0 {
         notes.push(format!("{of_cluster} rows name no node: left out"));
     }
-    sightings.into_trace(name, TraceFormat::SlurmEvents, notes)
+    Ok(without_zone(sightings.into_trace(name, TraceFormat::SlurmEvents, notes)?))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! The trace ends at the last time in the table. Jobs that haven't started are left out, and so are steps of jobs.
 
 use super::node_list::expand;
-use super::{Stretch, Table, has_columns, is_none, union};
+use super::{Stretch, Table, has_columns, is_none, union, without_zone};
 use crate::trace::error::TraceError;
 use crate::trace::sightings::{Sighting, Sightings};
 use crate::trace::{Trace, TraceFormat};
@@ -70,7 +70,7 @@ pub(in crate::trace) fn parse(text: &str, name: &str) -> Result<Trace, TraceErro
         (steps, "rows are steps of jobs: left out"),
     ];
     let notes = said.iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{count} {text}")).collect();
-    sightings.into_trace(name, TraceFormat::SlurmJobs, notes)
+    Ok(without_zone(sightings.into_trace(name, TraceFormat::SlurmJobs, notes)?))
 }
 
 #[cfg(test)]

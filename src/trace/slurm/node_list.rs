@@ -7,6 +7,7 @@ const MOST_NODES: usize = 16_384;
 pub(super) fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for part in split_outside_brackets(list)? {
+        let part = part.trim();
         if part.is_empty() {
             return Err("an empty name".to_owned());
         }
