@@ -163,8 +163,8 @@ fn measured_memory_goes_before_the_estimate_at_its_degree() {
     let peak = |shape: StageShape| cost.stage_memory(&shape, &execution(2, Recompute::None));
     // 600 parameters of 24 bytes, 3 micro batches of 4 samples, 3 GB aside; for a backward pass two gradients of the residual
     // stream and two of the scores of two heads.
-    let boundary = 4 * 4 * 256 * 128;
-    let backward = 2 * boundary + 2 * 4 * 4 * 2 * 256 * 256;
+    let boundary = 4 * 4 * 128 * 128;
+    let backward = 2 * boundary + 2 * 4 * 4 * 2 * 128 * 128;
     let aside = 3_000_000_000 + backward;
     let first = peak(shape(1, true, false));
     assert_eq!(first.total_bytes(), 24 * 600 + 4 * 12 * 1_000_017 + aside + boundary);
