@@ -18,12 +18,15 @@ impl CostModel {
     /// Forward: each matrix product at the rate that its size allows, or at memory speed where that is slower; the
     /// other operations at memory speed. Backward: two products of each size (for the input and for the weight), and
     /// the forward again of what is recomputed. Tensor-parallel collectives are ring all-reduces (or reduce-scatter
-    /// and all-gather) on the node's own link, never hidden behind compute.
+    /// and all-gather) on the node's own link, never hidden behind compute, but where the GPU waits for the host.
     pub fn block_cost(&self, block: Block, gpu: &GpuSpec, execution: &Execution) -> Result<BlockCost, CostError> {
         self.check(gpu, execution)?;
         let roofline = Roofline::new(gpu, execution.precision);
         let work = Work::of(self.model(), block, execution, self.settings());
-        let (forward_s, backward_s) = roofline.passes_s(&work);
+        let (forward_collectives, backward_collectives) = collectives(block);
+        let one_s = self.collective_s(gpu, execution);
+        let (forward_s, backward_s) =
+            roofline.passes_s(&work, (forward_collectives * one_s, backward_collectives * one_s));
         let recompute_share = match (block, execution.recompute) {
             (Block::Layer(_), Recompute::Full) => 1.0,
             (Block::Layer(_), Recompute::Selective) => roofline.core_s(&work) / forward_s,
@@ -37,8 +40,6 @@ impl CostModel {
                 backward: cost.backward + projection.backward,
             }));
         }
-        let (forward_collectives, backward_collectives) = collectives(block);
-        let one_s = self.collective_s(gpu, execution);
         let repeated = if recompute_share >= 1.0 { forward_collectives } else { 0.0 };
         let forward =
             PassCost { compute_s: forward_s, recompute_s: 0.0, tensor_parallel_s: forward_collectives * one_s };

@@ -5,7 +5,7 @@ mod profiled;
 
 pub use held::HeldChunk;
 
-use super::{CostModel, StageMemory};
+use super::{CostModel, Kernels, StageMemory};
 use crate::ids::LayerId;
 use crate::model::{Block, Execution, Precision, Recompute};
 
@@ -49,7 +49,7 @@ impl CostModel {
     ///
     /// Per parameter 2 bytes of weight, 2 of gradient and 12 of optimizer state in half precision, 4 + 4 + 8 in fp32;
     /// the activations of all micro batches in flight; the largest transient: the gradient of the fp32 logits beside
-    /// their half-precision copy where the head is, or what recomputing one layer brings back; a fixed reserve.
+    /// their half-precision copy where the head is, or what one layer's backward pass needs besides; a fixed reserve.
     /// Where embedding and head share their matrix and stand on the same stage, it is held once.
     ///
     /// Where a profile measures memory at this degree, its figures go before these.
@@ -80,18 +80,40 @@ impl CostModel {
 
     /// Stored for one micro batch by all blocks of the stage.
     fn stage_activation_bytes(&self, shape: &StageShape, execution: &Execution) -> u64 {
-        let stored = |block| self.model().stored_activation_bytes(block, execution);
+        let stored = |block| self.stored_bytes(block, execution);
         let embedding = if shape.has_embedding { stored(Block::Embedding) } else { 0 };
         let head = if shape.has_head { stored(Block::Head) } else { 0 };
         embedding + u64::from(shape.num_layers) * stored(LAYER) + head
     }
 
-    fn transient_bytes(&self, shape: &StageShape, execution: &Execution) -> u64 {
+    /// Stored for one micro batch by one block. `FlashAttention` keeps a sum for each row of scores in fp32 instead of what
+    /// is quadratic in the sequence (Dao et al. 2022).
+    fn stored_bytes(&self, block: Block, execution: &Execution) -> u64 {
         let model = self.model();
-        let recomputed =
-            if execution.recompute == Recompute::None { 0 } else { model.recomputed_activation_bytes(execution) };
-        let layer = if shape.num_layers > 0 { recomputed + 2 * model.boundary_bytes(execution) } else { 0 };
-        let logits = model.logits_bytes(execution);
+        let is_whole_layer = matches!(block, Block::Layer(_)) && execution.recompute == Recompute::None;
+        if self.settings().kernels != Kernels::Flash || !is_whole_layer {
+            return model.stored_activation_bytes(block, execution);
+        }
+        let without_core = Execution { recompute: Recompute::Selective, ..*execution };
+        let rows = u64::from(model.num_attention_heads) * u64::from(model.seq_length);
+        let sums = (4 * rows * u64::from(execution.micro_batch_size)).div_ceil(execution.tensor_parallel_size.into());
+        model.stored_activation_bytes(block, &without_core) + sums
+    }
+
+    /// What one layer's backward pass needs on one GPU beside what is stored: what is computed again (what storing everything
+    /// would have stored, less what is), the gradients of its output and of its input, and, where the attention isn't one
+    /// kernel, those of the scores before and behind the softmax, of which one is made of the other.
+    fn layer_transient_bytes(&self, execution: &Execution) -> u64 {
+        let all = Execution { recompute: Recompute::None, ..*execution };
+        let recomputed = self.stored_bytes(LAYER, &all).saturating_sub(self.stored_bytes(LAYER, execution));
+        let is_one_kernel = self.settings().kernels == Kernels::Flash;
+        let scores = if is_one_kernel { 0 } else { self.model().scores_bytes(execution) };
+        recomputed + 2 * self.model().boundary_bytes(execution) + 2 * scores
+    }
+
+    fn transient_bytes(&self, shape: &StageShape, execution: &Execution) -> u64 {
+        let layer = if shape.num_layers > 0 { self.layer_transient_bytes(execution) } else { 0 };
+        let logits = self.model().logits_bytes(execution);
         // The projection's output in the compute precision beside the gradient in fp32.
         let head = if shape.has_head { logits + logits / 4 * execution.precision.bytes() } else { 0 };
         layer.max(head)

@@ -13,7 +13,7 @@ pub enum Kernels {
     /// Scale, mask and softmax are one kernel, everything else is an operation of PyTorch's each.
     FusedSoftmax,
     /// The same, and attention is one kernel that doesn't write the scores, skips what is masked, and computes the scores again
-    /// on the way back (`FlashAttention`, Dao et al. 2022). What is stored is not less than without it.
+    /// on the way back (`FlashAttention`, Dao et al. 2022). Neither are they stored.
     Flash,
     /// Every operation by itself, the softmax in fp32 between two conversions: Megatron-LM up to 1.1.5, of which DeepSpeed's
     /// examples were made, unless told otherwise.

@@ -74,6 +74,14 @@ impl ModelSpec {
         2 * execution.precision.bytes() * self.residual_elements(execution)
     }
 
+    /// Bytes of the attention scores of one layer and micro batch on one GPU, in the compute precision: `2 a b s²/t` in half
+    /// precision.
+    pub fn scores_bytes(&self, execution: &Execution) -> u64 {
+        let tokens = u64::from(self.seq_length) * u64::from(execution.micro_batch_size);
+        let scores = u64::from(self.num_attention_heads) * tokens * u64::from(self.seq_length);
+        (execution.precision.bytes() * scores).div_ceil(u64::from(execution.tensor_parallel_size))
+    }
+
     /// Elements of one micro batch's activation between layers: `s b h`.
     pub(crate) fn residual_elements(&self, execution: &Execution) -> u64 {
         u64::from(self.seq_length) * u64::from(execution.micro_batch_size) * u64::from(self.hidden_size)
@@ -98,14 +106,6 @@ impl ModelSpec {
             // The softmax's output; with dropout, its mask and its output too.
             core: scores * (bytes + mask * (1 + bytes)),
         }
-    }
-
-    /// Bytes that recomputing one layer brings back for the time of its backward pass on one GPU: what storing
-    /// everything would have stored, less what is stored.
-    pub fn recomputed_activation_bytes(&self, execution: &Execution) -> u64 {
-        let layer = Block::Layer(crate::ids::LayerId(0));
-        let all = Execution { recompute: Recompute::None, ..*execution };
-        self.stored_activation_bytes(layer, &all) - self.stored_activation_bytes(layer, execution)
     }
 }
 
@@ -180,7 +180,6 @@ mod tests {
         let sbh = 2048 * 4 * u64::from(hidden_size);
         assert_eq!(all - selective, core * sbh);
         assert!((1.0 - selective as f64 / all as f64 - saving).abs() < 0.005);
-        assert_eq!(model.recomputed_activation_bytes(&execution(1, Recompute::Selective, false)), core * sbh);
     }
 
     /// LLaMA-7B by hand, b = 4, s = 2048, h = 4096, f = 11008: no masks; 8 sbh for norms and inputs, 8 sbh for

@@ -39,91 +39,101 @@ impl fmt::Display for Waiting {
 /// instructions that it [waits for](crate::program::Instruction::waits_for) have ended.
 pub fn drive<B: Backend>(program: &Program, ranks: &[Rank], backend: &mut B) -> Result<Timeline, DriveError<B::Error>> {
     let mut hosted: Vec<Option<RankState>> = vec![None; program.ranks().len()];
-    let mut left = 0;
+    let mut left = ranks.iter().map(|rank| program.ranks()[rank.index()].instructions.len()).sum::<usize>();
+    let mut steps = Vec::with_capacity(left + ranks.len() * Stream::COUNT);
     for &rank in ranks {
-        hosted[rank.index()] = Some(RankState::new(program, rank));
-        left += program.ranks()[rank.index()].instructions.len();
+        hosted[rank.index()] = Some(RankState::new(program, rank, &mut steps));
     }
     let mut spans = Vec::with_capacity(left);
     for &rank in ranks {
         let state = hosted[rank.index()].as_mut().expect("hosted ranks have a state");
-        state.issue_ready(program, rank, backend)?;
+        state.issue_ready(program, &steps, rank, backend)?;
     }
     while left > 0 {
         let Some(done) = backend.next_completion().map_err(DriveError::Backend)? else {
             return Err(DriveError::Deadlock(waiting(program, &hosted)));
         };
         let state = hosted[done.rank.index()].as_mut().expect("a backend completes only what was issued to it");
-        state.complete(program, done.rank, done.id);
-        state.issue_ready(program, done.rank, backend)?;
+        state.complete(&steps, done.id);
+        state.issue_ready(program, &steps, done.rank, backend)?;
         spans.push(Span { rank: done.rank, id: done.id, start: done.start, end: done.end });
         left -= 1;
     }
     Ok(Timeline { spans })
 }
 
-/// Progress of one rank. It says of each stream how far it is and of its next instruction what that waits for, in one place:
-/// with thousands of ranks, an event costs what has to be fetched for it.
-#[derive(Clone)]
-struct RankState {
-    heads: [Head; Stream::COUNT],
-    /// After each instruction the next one of its stream.
-    next: Vec<Option<InstructionId>>,
-}
-
-/// The first instruction of a stream that hasn't ended; none once all have.
-#[derive(Clone, Copy, Default)]
-struct Head {
-    id: Option<InstructionId>,
+/// What of an instruction decides when it may start. The steps of a stream of a rank stand one behind the other, and behind
+/// the last of them one with no instruction: with thousands of ranks, an event costs what has to be fetched for it.
+#[derive(Clone, Copy)]
+struct Step {
+    id: InstructionId,
     /// What it waits for, and in which streams.
     waits_for: [Option<(Stream, InstructionId)>; 2],
-    is_issued: bool,
+}
+
+/// What stands behind the last instruction of a stream.
+const NONE: InstructionId = InstructionId(u32::MAX);
+
+/// Progress of one rank: of each stream the first instruction that hasn't ended, and where its step stands. One cache line.
+#[derive(Clone)]
+#[repr(align(64))]
+struct RankState {
+    heads: [InstructionId; Stream::COUNT],
+    places: [u32; Stream::COUNT],
+    is_issued: [bool; Stream::COUNT],
 }
 
 impl RankState {
-    fn new(program: &Program, rank: Rank) -> Self {
+    /// The beginning of a rank's program, whose steps are put behind the others.
+    fn new(program: &Program, rank: Rank, steps: &mut Vec<Step>) -> Self {
         let instructions = &program.ranks()[rank.index()].instructions;
-        let mut first: [Option<InstructionId>; Stream::COUNT] = [None; Stream::COUNT];
-        let mut next = vec![None; instructions.len()];
-        for (index, instruction) in instructions.iter().enumerate().rev() {
-            next[index] = first[instruction.stream() as usize].replace(InstructionId(index as u32));
+        let stream_of = |id: InstructionId| (instructions[id.index()].stream(), id);
+        let mut places = [0; Stream::COUNT];
+        let mut counts = [0; Stream::COUNT];
+        instructions.iter().for_each(|instruction| counts[instruction.stream() as usize] += 1);
+        let mut next = steps.len();
+        for (place, count) in places.iter_mut().zip(counts) {
+            *place = u32::try_from(next).expect("fewer than 2^32 instructions");
+            next += count + 1;
         }
-        Self { heads: first.map(|id| Head::new(program, rank, id)), next }
+        steps.resize(next, Step { id: NONE, waits_for: [None; 2] });
+        let mut free = places;
+        for (index, &Instruction { op, after, also_after }) in instructions.iter().enumerate() {
+            let place = &mut free[op.stream() as usize];
+            let waits_for = [after.map(stream_of), also_after.map(stream_of)];
+            steps[*place as usize] = Step { id: InstructionId(index as u32), waits_for };
+            *place += 1;
+        }
+        Self { heads: places.map(|place| steps[place as usize].id), places, is_issued: [false; Stream::COUNT] }
     }
 
     fn issue_ready<B: Backend>(
         &mut self,
         program: &Program,
+        steps: &[Step],
         rank: Rank,
         backend: &mut B,
     ) -> Result<(), DriveError<B::Error>> {
         for stream in 0..Stream::COUNT {
-            let Head { id: Some(id), waits_for, is_issued: false } = self.heads[stream] else { continue };
-            if waits_for.iter().flatten().all(|&(stream, id)| self.has_ended(stream, id)) {
-                self.heads[stream].is_issued = true;
+            let id = self.heads[stream];
+            if id == NONE || self.is_issued[stream] {
+                continue;
+            }
+            let Step { waits_for, .. } = steps[self.places[stream] as usize];
+            if waits_for.iter().flatten().all(|&(stream, id)| self.heads[stream as usize] > id) {
+                self.is_issued[stream] = true;
                 backend.issue(rank, id, program.instruction(rank, id)).map_err(DriveError::Backend)?;
             }
         }
         Ok(())
     }
 
-    /// Streams run in the order of the program.
-    fn has_ended(&self, stream: Stream, id: InstructionId) -> bool {
-        self.heads[stream as usize].id.is_none_or(|head| head > id)
-    }
-
-    fn complete(&mut self, program: &Program, rank: Rank, id: InstructionId) {
-        let stream = program.instruction(rank, id).stream();
-        self.heads[stream as usize] = Head::new(program, rank, self.next[id.index()]);
-    }
-}
-
-impl Head {
-    fn new(program: &Program, rank: Rank, id: Option<InstructionId>) -> Self {
-        let Some(id) = id else { return Self::default() };
-        let Instruction { after, also_after, .. } = program.instruction(rank, id);
-        let in_stream = |id: InstructionId| (program.instruction(rank, id).stream(), id);
-        Self { id: Some(id), waits_for: [after.map(in_stream), also_after.map(in_stream)], is_issued: false }
+    /// Streams run in the order of the program, so that what ends is the head of one.
+    fn complete(&mut self, steps: &[Step], id: InstructionId) {
+        let stream = self.heads.iter().position(|&head| head == id).expect("only heads are issued");
+        self.places[stream] += 1;
+        self.heads[stream] = steps[self.places[stream] as usize].id;
+        self.is_issued[stream] = false;
     }
 }
 
@@ -131,8 +141,8 @@ impl Head {
 fn waiting(program: &Program, hosted: &[Option<RankState>]) -> Vec<Waiting> {
     let mut all = Vec::new();
     for (index, state) in hosted.iter().enumerate() {
-        let oldest = state.as_ref().and_then(|state| state.heads.iter().filter_map(|head| head.id).min());
-        if let Some(id) = oldest {
+        let oldest = state.as_ref().and_then(|state| state.heads.iter().copied().min());
+        if let Some(id) = oldest.filter(|id| *id != NONE) {
             let rank = Rank::from(index);
             all.push(Waiting { rank, op: program.instruction(rank, id).op });
         }

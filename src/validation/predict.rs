@@ -107,7 +107,7 @@ pub fn predict(
     }
     let dispatch = SimTime::from_seconds(host.links.dispatch_s);
     let factors = ranks.slowdown.iter().copied().chain(std::iter::repeat(1.0));
-    for (price, factor) in priced.ranks.iter_mut().zip(factors) {
+    for (price, factor) in priced.ranks.iter_mut().map(Arc::make_mut).zip(factors) {
         let slower = |time: SimTime| SimTime::from_seconds(time.as_seconds() * factor);
         let chunks = price.chunks.iter_mut().flat_map(|chunk| [&mut chunk.forward, &mut chunk.backward.all]);
         let passes = chunks.chain(price.block_backward.iter_mut().map(|pass| &mut pass.all));

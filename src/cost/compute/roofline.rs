@@ -70,16 +70,18 @@ impl Roofline {
         }
     }
 
-    /// Seconds of forward and backward, which has two products for each of the forward's.
+    /// Seconds of forward and backward, which has two products for each of the forward's, without their collectives.
     ///
-    /// The host issues kernels ahead of the GPU, so that the slower of both sets the pace.
-    pub(super) fn passes_s(&self, work: &Work) -> (f64, f64) {
+    /// The host issues kernels ahead of the GPU, collectives among them, so that the slower of both sets the pace: what
+    /// the GPUs spend on collectives is hidden where they would else wait for the host.
+    pub(super) fn passes_s(&self, work: &Work, collectives_s: (f64, f64)) -> (f64, f64) {
         let ((forward_s, _), (backward_s, _)) = self.parts_s(work);
-        let pass_s = |products_s: f64, pass: &Pass| {
-            let device_s = products_s + self.stream_s(pass.stream_bytes);
-            (device_s.powi(SHARPNESS) + pass.host_s.powi(SHARPNESS)).powf(1.0 / f64::from(SHARPNESS))
+        let pass_s = |products_s: f64, pass: &Pass, collectives_s: f64| {
+            let device_s = products_s + self.stream_s(pass.stream_bytes) + collectives_s;
+            let both_s = (device_s.powi(SHARPNESS) + pass.host_s.powi(SHARPNESS)).powf(1.0 / f64::from(SHARPNESS));
+            both_s - collectives_s
         };
-        (pass_s(forward_s, &work.forward), pass_s(backward_s, &work.backward))
+        (pass_s(forward_s, &work.forward, collectives_s.0), pass_s(backward_s, &work.backward, collectives_s.1))
     }
 
     /// Of both passes, the seconds of products and of everything else that the device does.
@@ -190,8 +192,12 @@ mod tests {
             let pass = Pass { stream_bytes, host_s: 1e-3 };
             Work { forward: pass, backward: pass, ..Work::default() }
         };
-        assert_relative_eq!(roofline.passes_s(&work(0.0)).0, 1e-3, max_relative = 1e-9);
-        let (busy, _) = roofline.passes_s(&work(0.69 * 320e9));
+        assert_relative_eq!(roofline.passes_s(&work(0.0), (0.0, 0.0)).0, 1e-3, max_relative = 1e-9);
+        let (busy, _) = roofline.passes_s(&work(0.69 * 320e9), (0.0, 0.0));
         assert_relative_eq!(busy, 1.0, max_relative = 1e-6);
+        // Collectives of 0.9 ms fit into the time of the host, those of 1 s don't.
+        let (short, long) = roofline.passes_s(&work(0.0), (0.9e-3, 1.0));
+        assert_relative_eq!(short + 0.9e-3, 1e-3 * (1.0 + 0.9_f64.powi(8)).powf(0.125), max_relative = 1e-9);
+        assert!(long < 1e-6);
     }
 }

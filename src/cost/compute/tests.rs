@@ -108,6 +108,21 @@ fn the_stated_errors_hold_over_published_profiles() {
     }
 }
 
+/// A layer so small that the GPUs wait for the host takes no longer for its collectives; a large one takes all of them longer.
+#[test]
+fn collectives_hide_where_gpus_wait_for_the_host() {
+    let seconds = |pass: &PassCost| pass.compute_s + pass.tensor_parallel_s;
+    let small = cost("gpt-small");
+    let [alone, split] = [1, 2].map(|t| price(&small, "A100-40", &execution(t, 1)));
+    assert!(split.forward.tensor_parallel_s > 1e-5);
+    assert_relative_eq!(seconds(&split.forward), seconds(&alone.forward), max_relative = 1e-3);
+    let large = price(&cost("gpt3-6.7b"), "A100-40", &execution(2, 8));
+    let roofline = Roofline::new(&GpuSpec::lookup("A100-40").unwrap(), Precision::Fp16);
+    let work = Work::of(cost("gpt3-6.7b").model(), LAYER, &execution(2, 8), &CostSettings::default());
+    let ((products_s, stream_s), _) = roofline.parts_s(&work);
+    assert_relative_eq!(large.forward.compute_s, products_s + stream_s, max_relative = 1e-3);
+}
+
 #[test]
 fn recomputation_repeats_the_forward_or_its_attention_core() {
     let cost = cost("gpt3-6.7b");

@@ -11,24 +11,35 @@ impl CostModel {
     /// bytes per parameter, the activations of all micro batches in flight, a reserve that is larger where several GPUs
     /// share the stage. `None` where the profile doesn't measure memory at this degree and precision.
     ///
+    /// What a profile of blocks one by one doesn't have is added. A layer is measured with its output, so that the input
+    /// that another stage hands on is missing for each micro batch in flight, and what it is received into; the same goes for
+    /// the gradient (`PipelineEngine` of DeepSpeed copies both out of buffers that it keeps). A layer's backward pass needs
+    /// more for its time, as in the model's own count, and at the end of the pipeline a training loop refers to the output of
+    /// the micro batch before until it has the next one.
+    ///
     /// Nothing was measured with recomputation: what it leaves stored is the same share of the measured activations as in
     /// the model's own count, and it brings back what it does there.
     pub(super) fn profiled_memory(&self, shape: &StageShape, execution: &Execution) -> Option<StageMemory> {
         let measured = self.profile()?.memory(execution.tensor_parallel_size, execution.precision)?;
-        let (parameters, stored) = held(&measured.collect::<Vec<_>>(), shape);
+        let blocks: Vec<BlockMemory> = measured.collect();
+        let (parameters, stored) = held(&blocks, shape);
         let bytes = execution.precision.bytes();
-        let activations = stored * bytes * u64::from(execution.micro_batch_size) * u64::from(shape.in_flight);
+        let of_micro_batch = |elements: u64| elements * bytes * u64::from(execution.micro_batch_size);
+        let boundary = self.model().boundary_bytes(execution);
+        let input = if shape.has_embedding { 0 } else { boundary };
+        let received = input + if shape.has_head { 0 } else { boundary };
+        let output = blocks.last().map_or(0, |head| of_micro_batch(head.output_activations));
         let settings = self.settings();
         let shared = execution.tensor_parallel_size > 1;
         let more = if shared { settings.profiled_tensor_parallel_reserve_bytes } else { 0 };
-        let activations = activations as f64 * self.stored_share(shape, execution);
-        let is_recomputed = execution.recompute != Recompute::None && shape.num_layers > 0;
+        let activations = of_micro_batch(stored) as f64 * self.stored_share(shape, execution);
+        let layer = if shape.num_layers > 0 { self.layer_transient_bytes(execution) } else { 0 };
         Some(StageMemory {
             parameters_bytes: parameters * bytes,
             gradients_bytes: parameters * bytes,
             optimizer_bytes: parameters * settings.profiled_bytes_per_parameter.saturating_sub(2 * bytes),
-            activations_bytes: activations as u64,
-            transient_bytes: if is_recomputed { self.model().recomputed_activation_bytes(execution) } else { 0 },
+            activations_bytes: u64::from(shape.in_flight) * (activations as u64 + input),
+            transient_bytes: layer + received + if shape.has_head { output } else { 0 },
             reserve_bytes: settings.reserve_bytes + more,
         })
     }
@@ -39,7 +50,7 @@ impl CostModel {
             return 1.0;
         }
         let whole = Execution { recompute: Recompute::None, ..*execution };
-        let stored = |block, execution| self.model().stored_activation_bytes(block, execution) as f64;
+        let stored = |block, execution| self.stored_bytes(block, execution) as f64;
         let layers = |execution| f64::from(shape.num_layers) * stored(Block::Layer(LayerId(0)), execution);
         let end = |held, block| if held { stored(block, &whole) } else { 0.0 };
         let ends = end(shape.has_embedding, Block::Embedding) + end(shape.has_head, Block::Head);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::cost::CostSettings;
 use crate::model::ModelSpec;
+use rstest::rstest;
 
 fn cost(name: &str) -> CostModel {
     CostModel::new(ModelSpec::preset(name).unwrap(), CostSettings::default(), None)
@@ -78,11 +79,36 @@ fn the_first_stage_stores_all_layers_worth() {
 #[test]
 fn the_logits_transient_is_shared_by_tensor_parallel_ranks() {
     let cost = cost("gpt3-1.3b");
-    let shape = StageShape { num_layers: 1, has_embedding: false, has_head: true, in_flight: 1 };
+    let shape = StageShape { num_layers: 0, has_embedding: false, has_head: true, in_flight: 1 };
     let whole = cost.stage_memory(&shape, &execution(1, Recompute::Full, Precision::Fp16)).transient_bytes;
     assert_eq!(whole, (4 + 2) * 2048 * 51_200);
     let eighth = cost.stage_memory(&shape, &execution(8, Recompute::Full, Precision::Fp16)).transient_bytes;
     assert_eq!(eighth, whole / 8);
+}
+
+/// GPT-3 1.3B, one sample: `s b h` is 4 194 304 and `a s/h` is 16. A layer keeps `34 s b h` of all but the attention's core, which
+/// has `5 a s/h` more; two gradients of the residual stream are `2 s b h` each and two of the scores `2 a s/h s b h`.
+#[rstest]
+#[case(Kernels::Fused, Recompute::None, 34 + 80, 0, 4 + 64)]
+#[case(Kernels::Fused, Recompute::Selective, 34, 0, 80 + 4 + 64)]
+#[case(Kernels::Fused, Recompute::Full, 2, 0, 32 + 80 + 4 + 64)]
+#[case(Kernels::Flash, Recompute::None, 34, 1, 4)]
+#[case(Kernels::Flash, Recompute::Full, 2, 0, 32 + 4)]
+fn what_a_layer_keeps_and_needs_for_its_backward_pass(
+    #[case] kernels: Kernels,
+    #[case] recompute: Recompute,
+    #[case] stored_sbh: u64,
+    #[case] stored_sums: u64,
+    #[case] transient_sbh: u64,
+) {
+    let settings = CostSettings { kernels, ..CostSettings::default() };
+    let cost = CostModel::new(ModelSpec::preset("gpt3-1.3b").unwrap(), settings, None);
+    let shape = StageShape { num_layers: 1, has_embedding: false, has_head: false, in_flight: 1 };
+    let memory = cost.stage_memory(&shape, &execution(1, recompute, Precision::Fp16));
+    let (sbh, sums) = (2048 * 2048, 4 * 16 * 2048);
+    assert_eq!(memory.activations_bytes, stored_sbh * sbh + stored_sums * sums);
+    let recomputed_sums = u64::from(kernels == Kernels::Flash) - stored_sums;
+    assert_eq!(memory.transient_bytes, transient_sbh * sbh + recomputed_sums * sums);
 }
 
 #[test]
@@ -135,12 +161,20 @@ fn measured_memory_goes_before_the_estimate_at_its_degree() {
     };
     let shape = |num_layers, has_embedding, has_head| StageShape { num_layers, has_embedding, has_head, in_flight: 3 };
     let peak = |shape: StageShape| cost.stage_memory(&shape, &execution(2, Recompute::None));
-    // 600 parameters of 24 bytes, 3 micro batches of 4 samples, 3 GB aside.
+    // 600 parameters of 24 bytes, 3 micro batches of 4 samples, 3 GB aside; for a backward pass two gradients of the residual
+    // stream and two of the scores of two heads.
+    let boundary = 4 * 4 * 128 * 128;
+    let backward = 2 * boundary + 2 * 4 * 4 * 2 * 128 * 128;
+    let aside = 3_000_000_000 + backward;
     let first = peak(shape(1, true, false));
-    assert_eq!(first.total_bytes(), 24 * 600 + 4 * 12 * 1_000_017 + 3_000_000_000);
-    assert_eq!(peak(shape(2, false, true)).total_bytes(), 24 * 600 + 4 * 12 * 2_000_050 + 3_000_000_000);
-    assert_eq!(peak(shape(1, false, false)).total_bytes(), 24 * 100 + 4 * 12 * 1_000_000 + 3_000_000_000);
-    assert_eq!(peak(shape(3, true, true)).total_bytes(), 24 * 1200 + 4 * 12 * 3_000_067 + 3_000_000_000);
+    assert_eq!(first.total_bytes(), 24 * 600 + 4 * 12 * 1_000_017 + aside + boundary);
+    // What is received, into one more buffer; the last output of 4 samples.
+    let last = peak(shape(2, false, true));
+    assert_eq!(last.total_bytes(), 24 * 600 + 4 * 12 * 2_000_050 + aside + (3 + 1) * boundary + 4 * 4);
+    let middle = peak(shape(1, false, false));
+    assert_eq!(middle.total_bytes(), 24 * 100 + 4 * 12 * 1_000_000 + aside + (3 + 2) * boundary);
+    let whole = peak(shape(3, true, true));
+    assert_eq!(whole.total_bytes(), 24 * 1200 + 4 * 12 * 3_000_067 + aside + 4 * 4);
     // Recomputing leaves less stored; another degree isn't measured.
     let recomputed = cost.stage_memory(&shape(3, true, true), &execution(2, Recompute::Full));
     assert!(recomputed.activations_bytes < 4 * 12 * 3_000_067);

@@ -82,7 +82,8 @@ pub(super) fn read(row: &Row) -> Told<Job> {
 }
 
 /// What trained: DeepSpeed's pipeline engine where the row names it, else Megatron-LM. Both sum gradients up in fp32
-/// (`fp32_allreduce`), as Korthikanti et al. 2022 count them.
+/// (`fp32_allreduce`), as Korthikanti et al. 2022 count them. vTrain's runs are of `Megatron-DeepSpeed`, as its repository
+/// says of its data; its own model of them has gradients of 2 bytes, and layers of Megatron's fused kernels.
 ///
 /// Runs with sharded weights (FSDP) are executed as if the optimizer's state alone were: gradients are scattered and weights
 /// gathered while the backward pass goes on, once and not twice. They use `FlashAttention`.
@@ -92,11 +93,17 @@ fn software(row: &Row) -> (CostSettings, Framework) {
         return (cost, Framework { optimizer: OptimizerState::Sharded, ..Framework::default() });
     }
     let is_deepspeed = ["schedule", "precision"].iter().any(|column| row.text(column).contains("DeepSpeed"));
-    let (kernels, name) = if is_deepspeed { (Kernels::Separate, "deepspeed") } else { (Kernels::Fused, "megatron-lm") };
+    let (kernels, name, gradient_bytes_per_parameter) = if row.text("source").starts_with("vTrain") {
+        (Kernels::Fused, "deepspeed", 2)
+    } else if is_deepspeed {
+        (Kernels::Separate, "deepspeed", 4)
+    } else {
+        (Kernels::Fused, "megatron-lm", 4)
+    };
     let preset = Framework::preset(name).unwrap_or_default();
     let shards_state = row.text("zero").starts_with('1');
     let optimizer = if shards_state { OptimizerState::Sharded } else { OptimizerState::Replicated };
-    let cost = CostSettings { gradient_bytes_per_parameter: 4, kernels, ..CostSettings::default() };
+    let cost = CostSettings { gradient_bytes_per_parameter, kernels, ..CostSettings::default() };
     (cost, Framework { optimizer, ..preset })
 }
 

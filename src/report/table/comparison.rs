@@ -161,7 +161,7 @@ mod tests {
          micro batches, by replica          10, 6             16       -
          micro batch size                       1              1       -
          recomputation                  selective      selective       -
-         fullest GPU                 15.3/34.4 GB   10.7/85.9 GB       -
+         fullest GPU                 15.3/34.4 GB   10.8/85.9 GB       -
         ─────────────────────────────────────────────────────────────────
 
         whale: no plan fits: needs 213 GB

@@ -8,6 +8,7 @@
 use super::queue::EventQueue;
 use crate::units::SimTime;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Index of a link.
 pub type LinkIndex = u32;
@@ -16,7 +17,9 @@ pub type LinkIndex = u32;
 #[derive(Clone, Debug, Default)]
 pub struct Network<T> {
     links: Vec<LinkState>,
-    routes: Vec<Route>,
+    routes: Vec<RouteState>,
+    /// The links of all routes, one route behind the other: of thousands of them, few are in the processor's cache.
+    crossings: Vec<(LinkIndex, f64)>,
     transfers: Vec<Transfer<T>>,
     free: Vec<u32>,
     events: EventQueue<Event>,
@@ -32,6 +35,20 @@ pub struct Route {
     pub links: Vec<(LinkIndex, f64)>,
     /// Time before the first byte moves.
     pub latency: SimTime,
+}
+
+/// A route's part of `crossings`.
+#[derive(Clone, Copy, Debug)]
+struct RouteState {
+    first: u32,
+    count: u32,
+    latency: SimTime,
+}
+
+impl RouteState {
+    fn range(self) -> Range<usize> {
+        self.first as usize..(self.first + self.count) as usize
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -93,6 +110,7 @@ impl<T> Network<T> {
         Self {
             links: Vec::new(),
             routes: Vec::new(),
+            crossings: Vec::new(),
             transfers: Vec::new(),
             free: Vec::new(),
             events: EventQueue::default(),
@@ -112,15 +130,29 @@ impl<T> Network<T> {
 
     /// Adds a route that transfers can take; its index is for [`Network::start`].
     pub fn add_route(&mut self, route: Route) -> u32 {
-        self.routes.push(route);
+        let (first, count) = (self.crossings.len() as u32, route.links.len() as u32);
+        self.crossings.extend(route.links);
+        self.routes.push(RouteState { first, count, latency: route.latency });
         self.routes.len() as u32 - 1
     }
 
     /// Has a route cross one more link, and take so much longer before its first byte moves.
     pub fn extend_route(&mut self, route: u32, link: LinkIndex, times: f64, longer: SimTime) {
-        let route = &mut self.routes[route as usize];
-        route.links.push((link, times));
-        route.latency = route.latency.saturating_add(longer);
+        let state = &mut self.routes[route as usize];
+        let range = state.range();
+        if range.end < self.crossings.len() {
+            // There is no place behind it: it goes to the end.
+            state.first = self.crossings.len() as u32;
+            self.crossings.extend_from_within(range);
+        }
+        self.crossings.push((link, times));
+        state.count += 1;
+        state.latency = state.latency.saturating_add(longer);
+    }
+
+    /// The links that a route crosses, and how often.
+    fn crossed(&self, route: u32) -> &[(LinkIndex, f64)] {
+        &self.crossings[self.routes[route as usize].range()]
     }
 
     /// Starts a transfer of `bytes`; `tag` comes back when it ends.
@@ -176,9 +208,8 @@ impl<T> Network<T> {
         self.scratch.begun = begun;
         let before = self.scratch.epoch;
         for route in changed.drain(..) {
-            let links = &self.routes[route as usize].links;
-            if links.iter().any(|(link, _)| self.scratch.link_seen[*link as usize] <= before) {
-                self.share_around(now, route as usize);
+            if self.crossed(route).iter().any(|(link, _)| self.scratch.link_seen[*link as usize] <= before) {
+                self.share_around(now, route);
             }
         }
         self.scratch.changed = changed;
@@ -203,7 +234,7 @@ impl<T> Network<T> {
     fn begin(&mut self, now: SimTime, transfer: u32) {
         let state = &mut self.transfers[transfer as usize];
         state.settled = now;
-        for &(link, _) in &self.routes[state.route as usize].links {
+        for &(link, _) in &self.crossings[self.routes[state.route as usize].range()] {
             self.links[link as usize].active.push(transfer);
         }
     }
@@ -214,7 +245,7 @@ impl<T> Network<T> {
         let state = &mut self.transfers[transfer as usize];
         self.ended.extend(state.tag.take());
         let mut concerns_others = false;
-        for &(link, weight) in &self.routes[state.route as usize].links {
+        for &(link, weight) in &self.crossings[self.routes[state.route as usize].range()] {
             let link = &mut self.links[link as usize];
             link.active.retain(|&other| other != transfer);
             if link.active.is_empty() {
@@ -233,10 +264,10 @@ impl<T> Network<T> {
     /// Gives a transfer what its links have to spare, where that is all that it could ever get: where its tightest link is
     /// its own. Then nobody else's rate depends on it.
     fn take_spare(&mut self, now: SimTime, transfer: u32) -> bool {
-        let route = self.transfers[transfer as usize].route as usize;
+        let crossed = self.routes[self.transfers[transfer as usize].route as usize].range();
         let mut rate = f64::INFINITY;
         let mut is_own = false;
-        for &(link, weight) in &self.routes[route].links {
+        for &(link, weight) in &self.crossings[crossed.clone()] {
             let link = &self.links[link as usize];
             let share = link.spare_bytes_per_s() / weight;
             if share < rate {
@@ -246,7 +277,7 @@ impl<T> Network<T> {
         if !is_own || rate <= 0.0 {
             return false;
         }
-        for &(link, weight) in &self.routes[route].links {
+        for &(link, weight) in &self.crossings[crossed] {
             self.links[link as usize].used_bytes_per_s += weight * rate;
         }
         self.set_rate(now, transfer, rate);
@@ -254,7 +285,7 @@ impl<T> Network<T> {
     }
 
     /// Gives new rates to all transfers that share links, directly or through others, with the links of `route`.
-    fn share_around(&mut self, now: SimTime, route: usize) {
+    fn share_around(&mut self, now: SimTime, route: u32) {
         self.collect_component(route);
         let transfers = std::mem::take(&mut self.scratch.transfers);
         let mut left = transfers.len();
@@ -287,8 +318,7 @@ impl<T> Network<T> {
 
     /// Takes a transfer's share from its links.
     fn give(&mut self, transfer: u32, rate: f64) {
-        let route = self.transfers[transfer as usize].route as usize;
-        for &(link, weight) in &self.routes[route].links {
+        for &(link, weight) in &self.crossings[self.routes[self.transfers[transfer as usize].route as usize].range()] {
             let spare = &mut self.scratch.spare[self.scratch.link_slot[link as usize] as usize];
             if rate.is_finite() {
                 spare.bytes_per_s = (spare.bytes_per_s - weight * rate).max(0.0);
@@ -300,8 +330,9 @@ impl<T> Network<T> {
     }
 
     /// Finds the links and transfers connected to the links of `route`.
-    fn collect_component(&mut self, route: usize) {
-        let Self { links, routes, transfers, scratch, .. } = self;
+    fn collect_component(&mut self, route: u32) {
+        let Self { links, routes, crossings, transfers, scratch, .. } = self;
+        let crossed = |route: u32| &crossings[routes[route as usize].range()];
         scratch.epoch += 1;
         scratch.links.clear();
         scratch.transfers.clear();
@@ -314,7 +345,7 @@ impl<T> Network<T> {
                 scratch.spare.push(Spare { bytes_per_s: links[link as usize].bytes_per_s, weight: 0.0, open: 0 });
             }
         };
-        for &(link, _) in &routes[route].links {
+        for &(link, _) in crossed(route) {
             visit(scratch, link);
         }
         let mut next = 0;
@@ -327,7 +358,7 @@ impl<T> Network<T> {
                 }
                 scratch.transfer_seen[transfer as usize] = scratch.epoch;
                 scratch.transfers.push(transfer);
-                for &(link, weight) in &routes[transfers[transfer as usize].route as usize].links {
+                for &(link, weight) in crossed(transfers[transfer as usize].route) {
                     visit(scratch, link);
                     let slot = scratch.link_slot[link as usize] as usize;
                     scratch.spare[slot].weight += weight;

@@ -73,8 +73,8 @@ pub struct GroupPrice {
 /// A program, what its instructions take, and the network that they share.
 #[derive(Clone, Debug)]
 pub struct PricedProgram {
-    /// Prices of each rank's passes.
-    pub ranks: Vec<RankPrice>,
+    /// Prices of each rank's passes; most share theirs with others.
+    pub ranks: Vec<Arc<RankPrice>>,
     /// Bytes that a send on each channel carries.
     pub channel_bytes: Vec<u64>,
     /// Route of each channel.
@@ -125,24 +125,25 @@ fn rank_prices(
     cluster: &Cluster,
     cost: &CostModel,
     topology: &Topology<'_>,
-) -> Result<Vec<RankPrice>, SimError> {
+) -> Result<Vec<Arc<RankPrice>>, SimError> {
     let mut prices = Vec::with_capacity(plan.world_size());
     // Most stages are like one before.
-    let mut known: Vec<(&Arc<GpuSpec>, &Replica, usize, RankPrice)> = Vec::new();
+    let mut known: Vec<(&Arc<GpuSpec>, &Replica, usize, Arc<RankPrice>)> = Vec::new();
     for replica in &plan.replicas {
         for (p, stage) in replica.stages.iter().enumerate() {
             let node = cluster.node(topology.node(Rank::from(prices.len())));
-            let is_like = |(gpu, other, place, _): &&(&Arc<GpuSpec>, &Replica, usize, RankPrice)| {
+            let is_like = |(gpu, other, place, _): &&(&Arc<GpuSpec>, &Replica, usize, Arc<RankPrice>)| {
                 Arc::ptr_eq(gpu, &node.gpu) && is_priced_alike(other, *place, replica, p)
             };
             let price = if let Some((_, _, _, price)) = known.iter().find(is_like) {
-                price.clone()
+                Arc::clone(price)
             } else {
                 let mut price = stage_price(plan, replica, p, &node.gpu, cost)?;
                 if cost.framework().partitioned_boundaries {
                     price.gather_boundaries(plan, replica, p, node.gpu.intra_node, cost);
                 }
-                known.push((&node.gpu, replica, p, price.clone()));
+                let price = Arc::new(price);
+                known.push((&node.gpu, replica, p, Arc::clone(&price)));
                 price
             };
             prices.extend(std::iter::repeat_n(price, stage.gpus.len()));

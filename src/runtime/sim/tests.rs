@@ -15,6 +15,7 @@ use crate::program::{LowerOptions, Op, Part, Program};
 use crate::runtime::{Timeline, drive};
 use crate::units::SimTime;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 /// A plan of one layer per stage: replicas given by depth and micro batches, every stage on a node of its own.
 fn plan(replicas: &[(usize, u32)], schedule: ScheduleKind, tensor_parallel_size: u32) -> Plan {
@@ -72,12 +73,12 @@ fn priced(program: &Program, bytes_per_s: f64, latency: SimTime) -> PricedProgra
         let backward =
             |parts| BackwardTime { all: pass(SimTime(BACKWARD.0 / parts)), weights: SimTime(WEIGHTS.0 / parts) };
         let chunk = ChunkPrice { forward: pass(SimTime(FORWARD.0 / chunks)), backward: backward(chunks) };
-        RankPrice {
+        Arc::new(RankPrice {
             chunks: vec![chunk; chunks as usize],
             block_backward: [backward(pieces); 3],
             redundant_forward: PassTime::default(),
             optimizer: STEP,
-        }
+        })
     };
     PricedProgram {
         ranks: program.ranks().iter().map(|r| rank(&r.instructions)).collect(),
