@@ -108,7 +108,9 @@ pub fn replay_with(
         bound
     };
     let mut policies = policies.iter().map(outcome).collect::<Result<Vec<_>, _>>()?;
-    policies.iter_mut().for_each(|outcome| accounts::charge(outcome, events, span));
+    for outcome in &mut policies {
+        accounts::charge(outcome, events, span);
+    }
     let (gpu_types, capacity) = capacity(events);
     let losses = changes.iter().filter(|(_, change)| !change.lost.is_empty());
     let losses = losses.map(|(time, change)| (*time, change.lost.len() as u32)).collect();

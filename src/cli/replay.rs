@@ -75,7 +75,9 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
 fn with_price_notes(mut trace: Trace, quotes: Option<Quotes>, priced: Vec<String>, quiet: bool) -> Trace {
     let notes: Vec<String> = quotes.map(|quotes| quotes.notes).into_iter().flatten().chain(priced).collect();
     if !quiet {
-        notes.iter().for_each(|note| eprintln!("{note}"));
+        for note in &notes {
+            eprintln!("{note}");
+        }
     }
     trace.notes.extend(notes);
     trace
@@ -94,9 +96,10 @@ fn name_of(sources: &[TraceSource]) -> String {
 /// Prints what was understood of a trace; of several, each note names its file itself.
 pub(super) fn say_notes(sources: &[TraceSource], notes: &[String]) {
     for note in notes {
-        match sources {
-            [source] => eprintln!("{}: {note}", source.path.display()),
-            _ => eprintln!("{note}"),
+        if let [source] = sources {
+            eprintln!("{}: {note}", source.path.display());
+        } else {
+            eprintln!("{note}");
         }
     }
 }

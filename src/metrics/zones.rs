@@ -50,7 +50,7 @@ mod tests {
         let plan = serde_json::json!({
             "schema_version": 2, "planner": "by hand", "model": "gpt-tiny", "global_batch_size": 4,
             "micro_batch_size": 1, "sequence_parallel": false, "recompute": "none", "precision": "fp32",
-            "schedule": "one_forward_one_backward", "replicas": stages,
+            "schedule": "1f1b", "replicas": stages,
         });
         crate::plan::Plan::from_json(&plan.to_string(), "by hand").unwrap()
     }

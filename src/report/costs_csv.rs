@@ -67,10 +67,10 @@ fn gpus(policy: &str, spent: &Spending) -> [String; 13] {
 }
 
 fn other(policy: &str, item: &str, Metered { quantity, usd }: Metered) -> [String; 13] {
-    let mut cells = std::array::from_fn(|_| String::new());
+    let mut cells: [String; 13] = std::array::from_fn(|_| String::new());
     let column = |name: &str| COLUMNS.iter().position(|column| *column == name).unwrap_or_default();
-    cells[column("policy")] = policy.to_owned();
-    cells[column("item")] = item.to_owned();
+    cells[column("policy")].push_str(policy);
+    cells[column("item")].push_str(item);
     cells[column(if item == "storage" { "gb_months" } else { "gb" })] = quantity.to_string();
     cells[column("usd")] = usd.to_string();
     cells

@@ -130,7 +130,7 @@ fn options(random: &mut Pcg64) -> ReadOptions {
     match random.random_range(0..24) {
         0 => {
             options.time_unit =
-                Some([TimeUnit::Milliseconds, TimeUnit::Seconds, TimeUnit::Hours][random.random_range(0..3)])
+                Some([TimeUnit::Milliseconds, TimeUnit::Seconds, TimeUnit::Hours][random.random_range(0..3)]);
         }
         1 => options.polarity = Some(Polarity::Preempted),
         2 => options.polarity = Some(Polarity::Available),

@@ -51,7 +51,9 @@ pub(super) fn parse(text: &str, name: &str, options: &ReadOptions) -> Result<Tra
     let zero = first.time;
     let mut samples = Vec::with_capacity(kept.len());
     for row in &kept {
-        let time = SimTime(u64::try_from(row.time.as_nanosecond() - zero.as_nanosecond()).unwrap_or_default());
+        // More than the clock has is as far beyond the limit as anything.
+        let since_ns = row.time.as_nanosecond() - zero.as_nanosecond();
+        let time = u64::try_from(since_ns).map_or(SimTime::MAX, SimTime);
         if time > LATEST {
             let place = Place { file: name, line: row.line, column: COLUMNS[0] };
             return Err(place.wrong("a date within 100 years after the first row", &row.written, "check the year"));
@@ -160,6 +162,7 @@ mod tests {
     #[case("2021-12-11, 11:11:30, -5\n", "line 1, column `count`: expected a whole number of nodes")]
     #[case("2021-12-11, 11:11:30, 5\n2021-12-11, 10:11:30, 4\n", "line 2, column `time`: expected a time no earlier")]
     #[case("2021-12-11, 11:11:30, 5\n2221-12-11, 10:11:30, 4\n", "line 2, column `date`: expected a date within")]
+    #[case("2021-12-11, 11:11:30, 5\n6021-12-11, 10:11:30, 4\n", "line 2, column `date`: expected a date within")]
     #[case("2021-12-11, 11:11:30, 5\n2021-12-11, 11:11:31, 5, 6\n", "line 2: expected at most 3 cells")]
     fn errors_say_where_and_what(#[case] text: &str, #[case] part: &str) {
         let message = parse(text, "t.csv").unwrap_err().to_string();

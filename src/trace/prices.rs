@@ -78,27 +78,27 @@ impl PriceHistory {
         for element in elements {
             let list = element.get("SpotPriceHistory");
             if list.is_absent() {
-                elements_of_rows.push(element)
+                elements_of_rows.push(element);
             } else {
-                elements_of_rows.extend(list.list("a list of prices")?)
+                elements_of_rows.extend(list.list("a list of prices")?);
             }
         }
         let rows = elements_of_rows.iter().map(row).collect::<Result<Vec<Row>, _>>()?;
-        Self::of_rows(rows, name, instances)
+        Self::of_rows(&rows, name, instances)
     }
 
-    fn of_rows(rows: Vec<Row>, name: &str, instances: &[String]) -> Result<Self, TraceError> {
+    fn of_rows(rows: &[Row], name: &str, instances: &[String]) -> Result<Self, TraceError> {
         let count = rows.len();
         let is_asked = |row: &Row| instances.is_empty() || instances.iter().any(|instance| instance == row.instance);
-        let product = product(&rows, name)?;
+        let product = product(rows, name)?;
         let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
         let mut series: BTreeMap<(&str, &str), Series> = BTreeMap::new();
-        for row in &rows {
+        for row in rows {
             let mut leave = |why: String| *left_out.entry(why).or_default() += 1;
             match InstanceType::lookup(row.instance) {
                 _ if !is_asked(row) => leave(format!("of `{}`, which wasn't asked for", shown(row.instance))),
                 _ if row.product != product => {
-                    leave(format!("of `{}` rather than `{}`", shown(row.product), shown(product)))
+                    leave(format!("of `{}` rather than `{}`", shown(row.product), shown(product)));
                 }
                 None => leave(format!("of `{}`, whose GPUs aren't known", shown(row.instance))),
                 Some(instance) => {

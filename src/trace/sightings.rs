@@ -80,7 +80,8 @@ impl Sightings {
             return Err(TraceError::Empty { file: file.to_owned() });
         };
         let since = |time: Timestamp| {
-            u64::try_from(time.as_nanosecond() - first.as_nanosecond()).map_or(SimTime::ZERO, SimTime)
+            // More than the clock has, since nothing is earlier than the first.
+            u64::try_from(time.as_nanosecond() - first.as_nanosecond()).map_or(SimTime::MAX, SimTime)
         };
         let span = since(last);
         if span > LATEST {
@@ -244,6 +245,16 @@ mod tests {
             "1 entries repeat",
         ];
         assert!(said.iter().all(|start| notes.iter().any(|note| note.starts_with(start))), "{notes:?}");
+    }
+
+    #[test]
+    fn times_farther_apart_than_the_clock_reaches_are_refused() {
+        let mut sightings = Sightings::default();
+        for time in ["2026-01-01T00:00:00Z", "6026-01-01T00:00:00Z"] {
+            sightings.push(time.parse().unwrap(), "a", Sighting::Up);
+        }
+        let message = sightings.into_trace("t", TraceFormat::EventBridge, Vec::new()).unwrap_err().to_string();
+        assert!(message.contains("within 100 years") && message.contains("\nhint: "), "{message}");
     }
 
     #[test]

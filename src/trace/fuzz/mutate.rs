@@ -168,7 +168,7 @@ fn mutate_text(bytes: &mut Vec<u8>, samples: &Samples, random: &mut Pcg64) {
     match random.random_range(0..6_u32) {
         0 => {
             *bytes =
-                bytes.iter().flat_map(|byte| if *byte == b'\n' { vec![b'\r', b'\n'] } else { vec![*byte] }).collect()
+                bytes.iter().flat_map(|byte| if *byte == b'\n' { vec![b'\r', b'\n'] } else { vec![*byte] }).collect();
         }
         1 => drop(bytes.splice(0..0, *b"\xef\xbb\xbf")),
         2 => {

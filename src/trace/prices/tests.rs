@@ -19,8 +19,8 @@ fn node(mix: &str, zone: &str) -> Node {
     Cluster::parse_mix(mix, &defaults).unwrap().nodes.remove(0)
 }
 
-fn zero(text: &str) -> Option<Zero> {
-    Some(text.parse().unwrap())
+fn zero(text: &str) -> Zero {
+    text.parse().unwrap()
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn rows_newest_first_become_prices_over_time() {
     let history = PriceHistory::parse(&history(&rows), "t", &[]).unwrap();
     assert!(history.notes[0].contains("p3.2xlarge in a, b"), "{:?}", history.notes);
     assert!(history.notes[1].starts_with("1 rows are of `m5.large`, whose GPUs aren't known"), "{:?}", history.notes);
-    let quotes = history.on_clock(zero("2026-01-01T00:05:00Z"), SimTime::SECOND * 3600).unwrap();
+    let quotes = history.on_clock(Some(zero("2026-01-01T00:05:00Z")), SimTime::SECOND * 3600).unwrap();
     let quote = quotes.of(&node("1x1xV100-16", "a")).unwrap();
     let changes = [(0, Some(1_200_000)), (300, None), (1500, Some(918_000))];
     assert_eq!(quote.changes, changes.map(|(s, price)| (SimTime::SECOND * s, price)));
@@ -60,7 +60,7 @@ fn a_node_has_the_price_of_as_many_gpus_or_by_the_gpu() {
     let quotes = |instances: &[&str]| {
         let instances: Vec<String> = instances.iter().map(|&name| name.to_owned()).collect();
         let history = PriceHistory::parse(&text, "t", &instances).unwrap();
-        history.on_clock(zero("2026-01-01T00:00:00Z"), SimTime::SECOND).unwrap()
+        history.on_clock(Some(zero("2026-01-01T00:00:00Z")), SimTime::SECOND).unwrap()
     };
     let quote = |mix: &str, instances: &[&str]| {
         quotes(instances)
@@ -79,7 +79,7 @@ fn a_node_has_the_price_of_as_many_gpus_or_by_the_gpu() {
 #[case("2026-01-01T00:00:00", "in no zone")]
 fn times_that_are_not_covered_are_refused(#[case] start: &str, #[case] part: &str) {
     let history = PriceHistory::parse(&history(&[price("p3.2xlarge", "a", 0, "1")]), "t", &[]).unwrap();
-    let message = history.on_clock(zero(start), SimTime::SECOND * 60).unwrap_err().to_string();
+    let message = history.on_clock(Some(zero(start)), SimTime::SECOND * 60).unwrap_err().to_string();
     assert!(message.contains(part) && message.contains("\nhint: ") && message.contains("--trace-start"), "{message}");
     assert!(history.on_clock(None, SimTime::SECOND).is_err());
 }

@@ -26,7 +26,8 @@ fn story(trace: &Trace) -> String {
         TraceEventKind::Notice { .. } => "!".to_owned(),
         TraceEventKind::Down => "-".to_owned(),
     };
-    trace.events.iter().map(|e| format!("{} {}{}; ", e.time.as_seconds(), e.node, sign(&e.kind))).collect()
+    let told = trace.events.iter().map(|e| format!("{} {}{}; ", e.time.as_seconds(), e.node, sign(&e.kind)));
+    told.collect::<Vec<_>>().concat()
 }
 
 fn said(trace: &Trace, part: &str) -> bool {

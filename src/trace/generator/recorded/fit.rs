@@ -39,6 +39,9 @@ struct Pool {
     full: Vec<usize>,
 }
 
+/// GPU type, GPUs and zone of a pool.
+type Kind = (Option<String>, Option<u32>, Option<String>);
+
 #[derive(Default)]
 struct Recorder {
     start: SimTime,
@@ -46,7 +49,7 @@ struct Recorder {
     /// Time with any node up since the loss before.
     since_loss: SimTime,
     pools: Vec<Pool>,
-    kinds: HashMap<(Option<String>, Option<u32>, Option<String>), usize>,
+    kinds: HashMap<Kind, usize>,
     /// Pool and slot of each node that is up, and its last notice.
     up: HashMap<String, (usize, usize, Option<SimTime>)>,
     /// Pool and slot that a name had.

@@ -9,6 +9,10 @@ use rand_pcg::Pcg64;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// The mean number of losses that follow each other as they did, in square roots of their number. Shorter runs forget more of how
+/// nodes age between losses, longer ones make traces that are more alike: with 3, six of ten recorded traces keep all of their
+/// statistics within 15 % (see the tests).
+const RUN: f64 = 3.0;
 /// No node is away for less.
 const SHORTEST: SimTime = SimTime::SECOND;
 
@@ -71,8 +75,7 @@ impl Replayed<'_> {
             }
         }
         let count = self.market.losses.len();
-        // Runs of losses are as long as the square root of their number, on average.
-        let goes_on = 1.0 - 1.0 / (count as f64).sqrt().max(1.0);
+        let goes_on = 1.0 - 1.0 / (RUN * (count as f64).sqrt()).max(1.0);
         let mut next = self.random.random_range(0..count);
         loop {
             let loss = &self.market.losses[next];
