@@ -56,8 +56,9 @@ pub struct ReconfigurationTime {
 pub struct Spared {
     /// The plan was there before it was needed.
     pub planning: bool,
-    /// A neighbour stands in for the lost stage: nobody's communicators are made anew.
-    pub communicators: bool,
+    /// For how long communicators were being made beside training, before training stopped. What is left then is the
+    /// rendezvous at least; all of it is spared where nobody's are made anew, since a neighbour stands in for a lost stage.
+    pub connected: SimTime,
 }
 
 /// What a change of plan costs beside moving state. Constants, not measured while running, so that a replay gives the
@@ -147,7 +148,9 @@ impl ReconfigurationSettings {
         ReconfigurationTime {
             detect: SimTime::from_seconds(if cause == Cause::Loss { self.detection_s } else { 0.0 }),
             plan: SimTime::from_seconds(if spared.planning { 0.0 } else { self.planning_s }),
-            connect: SimTime::from_seconds(if spared.communicators { self.rendezvous_s } else { self.connect_s(plan) }),
+            connect: SimTime::from_seconds(self.connect_s(plan))
+                .saturating_sub(spared.connected)
+                .max(SimTime::from_seconds(self.rendezvous_s)),
             fetch: fetch_time(recovery, present, bandwidths).max(SimTime::from_seconds(transfer_s)),
         }
     }

@@ -6,6 +6,10 @@ use crate::planner::autohet::{AutoHet, Engine};
 
 /// Plans anew for every set of nodes, takes state from survivors first and from the cloud last, and leaves nodes under
 /// notice before they go.
+///
+/// Beyond the paper, as far as it is known: what is known beforehand, a notice or new nodes, is prepared while the old plan trains
+/// on, plan and communicators alike, so that training stands still for the rendezvous and for state that moves only
+/// (make before break); and nodes of zones whose losses cost more than they add are left idle. Preparing takes memory for two sets of communicators, and no time of training, as is assumed here.
 pub(super) fn policy() -> Policy {
     Policy {
         name: "autohet",
@@ -15,6 +19,8 @@ pub(super) fn policy() -> Policy {
         sources: AllowedSources::All,
         joins: JoinRule::WhenItPays,
         heeds_notice: true,
+        connects_ahead: true,
+        avoids_zones: true,
         fixed_shape: false,
         saves_before_change: false,
         plans_ahead: false,

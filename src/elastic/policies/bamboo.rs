@@ -29,6 +29,8 @@ pub(super) fn policy() -> Policy {
         joins: JoinRule::WhenItPays,
         heeds_notice: false,
         stands_in: true,
+        connects_ahead: false,
+        avoids_zones: false,
         ..super::autohet::policy()
     }
 }
