@@ -3,6 +3,7 @@
 mod autohet;
 mod bamboo;
 mod liveput;
+mod neighbours;
 mod on_demand;
 mod oobleck;
 mod oracle;
@@ -37,8 +38,8 @@ pub struct Policy {
     pub joins: JoinRule,
     /// Whether a notice makes it leave the node before it is lost.
     pub heeds_notice: bool,
-    /// Whether communicators for a change that is known beforehand are made beside training, which then stands still for the
-    /// rendezvous and for state that moves.
+    /// Whether ranks meet and make communicators for a change that is known beforehand while training goes on, which then stands
+    /// still for state that moves.
     pub connects_ahead: bool,
     /// Whether it plans without the nodes of zones in which losses cost more than those nodes add, if others suffice.
     pub avoids_zones: bool,
@@ -82,7 +83,7 @@ pub enum PlanChoice {
 pub enum Capacity {
     /// Those of the trace, when they are there.
     Spot,
-    /// Of each kind as many as the trace has at most, from its begin to its end, at on-demand prices.
+    /// Of each kind as many as the trace has at most and the plan for them uses, from its begin to its end, at on-demand prices.
     OnDemand,
 }
 

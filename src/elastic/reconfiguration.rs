@@ -56,8 +56,7 @@ pub struct ReconfigurationTime {
 pub struct Spared {
     /// The plan was there before it was needed.
     pub planning: bool,
-    /// For how long communicators were being made beside training, before training stopped. What is left then is the
-    /// rendezvous at least; all of it is spared where nobody's are made anew, since a neighbour stands in for a lost stage.
+    /// What of the rendezvous and of making communicators was done beside training, before it stopped, or isn't needed.
     pub connected: SimTime,
 }
 
@@ -148,9 +147,7 @@ impl ReconfigurationSettings {
         ReconfigurationTime {
             detect: SimTime::from_seconds(if cause == Cause::Loss { self.detection_s } else { 0.0 }),
             plan: SimTime::from_seconds(if spared.planning { 0.0 } else { self.planning_s }),
-            connect: SimTime::from_seconds(self.connect_s(plan))
-                .saturating_sub(spared.connected)
-                .max(SimTime::from_seconds(self.rendezvous_s)),
+            connect: SimTime::from_seconds(self.connect_s(plan)).saturating_sub(spared.connected),
             fetch: fetch_time(recovery, present, bandwidths).max(SimTime::from_seconds(transfer_s)),
         }
     }

@@ -31,7 +31,10 @@ impl Controller<'_> {
         {
             // A new plan may pay once it is weighed.
             self.postponed = Some((Cause::Join, self.now));
-            return Ok(self.change_to(self.prepare(placed, cause, Spared { planning: true, connected: SimTime::MAX })));
+            // All meet, and nobody's communicators are made anew.
+            let settings = self.settings.reconfiguration;
+            let connected = SimTime::from_seconds(settings.connect_s(&placed.plan) - settings.rendezvous_s);
+            return Ok(self.change_to(self.prepare(placed, cause, Spared { planning: true, connected })));
         }
         if let Some(prepared) = self.prepared.take() {
             // Nodes that were to be left, and what was to be done without them.
@@ -189,8 +192,7 @@ impl Controller<'_> {
         };
         // Who reads what from where is only worked out where it matters.
         let settings = self.settings.reconfiguration;
-        let connect_s =
-            if self.policy.connects_ahead { settings.rendezvous_s } else { settings.connect_s(&shape.plan) };
+        let connect_s = if self.policy.connects_ahead { 0.0 } else { settings.connect_s(&shape.plan) };
         if !pays(connect_s) {
             return not(self, connect_s);
         }

@@ -7,9 +7,10 @@ use crate::planner::autohet::{AutoHet, Engine};
 /// Plans anew for every set of nodes, takes state from survivors first and from the cloud last, and leaves nodes under
 /// notice before they go.
 ///
-/// Beyond the paper, as far as it is known: what is known beforehand, a notice or new nodes, is prepared while the old plan trains
-/// on, plan and communicators alike, so that training stands still for the rendezvous and for state that moves only
-/// (make before break); and nodes of zones whose losses cost more than they add are left idle. Preparing takes memory for two sets of communicators, and no time of training, as is assumed here.
+/// Beyond the paper, as far as it is known: for what is known beforehand, a notice or new nodes, the plan is made and ranks
+/// meet and connect while the old plan trains on, so that training stands still for state that moves only (make before break); and
+/// nodes of zones whose losses cost more than they add are left idle. Simplified: connecting slows training down by nothing, and
+/// there is memory for two sets of communicators.
 pub(super) fn policy() -> Policy {
     Policy {
         name: "autohet",
