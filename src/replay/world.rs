@@ -1,18 +1,18 @@
 //! One policy's world: an event queue, a controller that reacts, and books that record.
 
 use super::books::{Booking, Books};
-use super::iterations::left_by_uploads;
+use super::iterations::LastPersisted;
 use super::oracle::Known;
 use super::outcome::{FetchedBytes, Phase, PolicyOutcome, RecoveryRecord};
 use super::{IterationMemory, ReplayError, ReplaySettings};
 use crate::cluster::Cluster;
-use crate::elastic::checkpoint::{PersistTimes, persist_times};
+use crate::elastic::checkpoint::PersistTimes;
 use crate::elastic::{
     Action, Cause, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Reconfiguration, RecoveryPlan,
     Snapshot, Source, copy_time,
 };
 use crate::metrics::{Activity, IterationBreakdown};
-use crate::plan::{Plan, PlannedIteration};
+use crate::plan::PlannedIteration;
 use crate::runtime::sim::queue::EventQueue;
 use crate::units::SimTime;
 use std::collections::BTreeMap;
@@ -77,8 +77,7 @@ pub(super) struct World<'a> {
     known: Vec<Known>,
     /// Iterations beside an upload, by number of the shape.
     slower: BTreeMap<usize, Arc<IterationBreakdown>>,
-    /// How long checkpoints of the last plan that took one are on their way, and whether with the interfaces to themselves.
-    persisting: Option<(Arc<Plan>, bool, PersistTimes)>,
+    persisting: LastPersisted,
     /// When the last checkpoint is in the object store.
     uploaded: SimTime,
     recoveries: Vec<RecoveryRecord>,
@@ -127,7 +126,7 @@ impl<'a> World<'a> {
             shapes: BTreeMap::new(),
             known: Vec::new(),
             slower: BTreeMap::new(),
-            persisting: None,
+            persisting: LastPersisted::default(),
             uploaded: SimTime::ZERO,
             recoveries: Vec::new(),
             recovery: None,
@@ -344,11 +343,7 @@ impl<'a> World<'a> {
         let &Snapshot { step, until_durable, .. } = snapshot;
         let times = self.persist_times(plan, until_durable);
         let waited = if until_durable { times.object_store } else { SimTime::ZERO };
-        let copied = if snapshot.copies.copies.is_empty() {
-            SimTime::ZERO
-        } else {
-            copy_time(&snapshot.copies, &self.cluster(), |node| plan.free_share(node))
-        };
+        let copied = copy_time(&snapshot.copies, &self.cluster(), |node| plan.free_share(node));
         let places = [
             (copied, CheckpointPlace::Host, snapshot.copies.copies.is_empty()),
             (times.disk, CheckpointPlace::Disk, false),
@@ -372,15 +367,8 @@ impl<'a> World<'a> {
 
     /// How long a checkpoint is on its way, with the interfaces to itself or with half of them.
     fn persist_times(&mut self, plan: &Running, alone: bool) -> PersistTimes {
-        let plan = &plan.placed.plan;
-        let is_same = |(last, were_alone, _): &&(Arc<Plan>, bool, _)| Arc::ptr_eq(last, plan) && *were_alone == alone;
-        if let Some((.., times)) = self.persisting.as_ref().filter(is_same) {
-            return *times;
-        }
-        let cluster = if alone { self.cluster() } else { left_by_uploads(&self.cluster(), f64::INFINITY) };
-        let times = persist_times(plan, self.settings.cost, &cluster, self.settings.checkpoint);
-        self.persisting = Some((Arc::clone(plan), alone, times));
-        times
+        let cluster = self.cluster();
+        self.persisting.times(&plan.placed.plan, alone, &cluster, self.settings)
     }
 
     fn cluster(&self) -> Cluster {
