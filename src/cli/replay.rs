@@ -125,7 +125,10 @@ fn all_of(names: &[String]) -> anyhow::Result<Vec<String>> {
         return Ok(names.to_vec());
     }
     if names.len() > 1 {
-        return Err(anyhow!("`{}` beside other policies\nhint: it is all of them: leave out the others", policies::ALL));
+        return Err(anyhow!(
+            "`{}` beside other policies\nhint: it is all of them: leave out the others",
+            policies::ALL
+        ));
     }
     Ok(policies::NAMES.map(str::to_owned).to_vec())
 }

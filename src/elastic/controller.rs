@@ -61,8 +61,6 @@ pub struct Controller<'a> {
     now: SimTime,
     /// When the iteration under way began.
     iteration_since: SimTime,
-    /// How long the last one of this plan took: more than predicted where a checkpoint was on its way.
-    last_iteration: SimTime,
     upload_cost_s: f64,
 }
 
@@ -117,7 +115,6 @@ impl<'a> Controller<'a> {
             refusal: None,
             now: SimTime::ZERO,
             iteration_since: SimTime::ZERO,
-            last_iteration: SimTime::ZERO,
             upload_cost_s: 0.0,
         }
     }
@@ -159,7 +156,6 @@ impl<'a> Controller<'a> {
             Event::Membership(change) => self.on_membership(at, change),
             Event::IterationDone => {
                 self.step += 1;
-                self.last_iteration = at.saturating_sub(self.iteration_since);
                 self.bitmap.advance_live(self.step);
                 self.at_boundary(at).map(Some)
             }

@@ -135,8 +135,7 @@ impl Membership {
         let stays = |node: &Node| !(self.heeds_notice && self.doomed.contains_key(&node.name));
         let is_proven = |node: &Node| !self.young.contains_key(&node.name) && !self.shunned.contains(&node.zone);
         let present = composition(&|_| true);
-        let staying =
-            if self.nodes.values().all(stays) { Arc::clone(&present) } else { composition(&stays) };
+        let staying = if self.nodes.values().all(stays) { Arc::clone(&present) } else { composition(&stays) };
         let proven = if self.nodes.values().all(is_proven) {
             Arc::clone(&staying)
         } else {

@@ -68,7 +68,9 @@ pub(super) fn rented(
         let before = rented.len();
         rented.retain(|event| {
             let class = node(event).map(|node| NodeClass::of(&node));
-            let Some(left) = class.and_then(|class| needed.get_mut(&class)).filter(|left| **left > 0) else { return false };
+            let Some(left) = class.and_then(|class| needed.get_mut(&class)).filter(|left| **left > 0) else {
+                return false;
+            };
             *left -= 1;
             true
         });

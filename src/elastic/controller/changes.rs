@@ -106,7 +106,7 @@ impl Controller<'_> {
     }
 
     pub(super) fn change_to(&mut self, reconfiguration: Reconfiguration) -> Action {
-        (self.prepared, self.last_iteration) = (None, SimTime::ZERO);
+        self.prepared = None;
         self.step = reconfiguration.recovery.resume_step;
         self.last_recovery = reconfiguration.time.total();
         self.membership.settle(|node| reconfiguration.placed.uses(node));

@@ -67,7 +67,7 @@ impl Controller<'_> {
         let Some(first_loss) = first_loss else { return true };
         let spared = Spared { planning: true, connected: SimTime::MAX };
         let fetch = self.prepare(prepared.placed.clone(), prepared.cause, spared).time.fetch;
-        let iteration = SimTime::from_seconds(current.iteration_s()).max(self.last_iteration);
+        let iteration = SimTime::from_seconds(current.iteration_s());
         self.now.saturating_add(iteration).saturating_add(fetch) > first_loss
     }
 

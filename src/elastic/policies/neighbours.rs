@@ -26,7 +26,8 @@ pub(super) fn apart(plan: &Plan) -> Plan {
                 free.rev().max_by_key(|(_, groups)| groups.len()).map(|(node, _)| node.clone())
             };
             let Some(node) = most(true).or_else(|| most(false)) else { return plan.clone() };
-            let Some(gpus) = nodes.get_mut(&node).filter(|groups| !groups.is_empty()).map(|groups| groups.remove(0)) else {
+            let Some(gpus) = nodes.get_mut(&node).filter(|groups| !groups.is_empty()).map(|groups| groups.remove(0))
+            else {
                 return plan.clone();
             };
             (stage.node, stage.gpus) = (node, gpus);

@@ -146,7 +146,10 @@ fn headers_that_are_refused(#[case] header: &str, #[case] problem: &str, #[case]
 #[case(",up,a", "column `time_s`: expected seconds from 0 to 100 years, found nothing")]
 #[case("9,up,a\n8,down,a", "column `time_s`: expected a time no earlier than line 2 (`9`), found `8`")]
 #[case("0,upp,a", "column `event`: expected `up`, `notice`, `cancelled` or `down`, found `upp`\nhint: `up` is near")]
-#[case("0,,a", "column `event`: expected `up`, `notice`, `cancelled` or `down`, found nothing\nhint: known words are `up`, `add`")]
+#[case(
+    "0,,a",
+    "column `event`: expected `up`, `notice`, `cancelled` or `down`, found nothing\nhint: known words are `up`, `add`"
+)]
 #[case("0,up,", "column `node`: expected the node's name, found nothing")]
 #[case("0,up", "column `node`: expected the node's name, found nothing")]
 #[case("0,up,a,T4,0", "column `gpu_count`: expected a whole number of GPUs from 1 to 1024, found `0`")]
