@@ -17,8 +17,8 @@ pub(super) struct Membership {
     /// Whether nodes under notice are planned without.
     heeds_notice: bool,
     nodes: BTreeMap<String, Node>,
-    /// Nodes under notice, with the time of their loss where that is known.
-    doomed: BTreeMap<String, Option<SimTime>>,
+    /// Nodes under notice, with the time of their loss; zero where that isn't known, since it may be at any moment.
+    doomed: BTreeMap<String, SimTime>,
     /// Nodes that aren't up for long enough, with the time from which they are.
     young: BTreeMap<String, SimTime>,
     zones: BTreeMap<String, Zone>,
@@ -97,7 +97,7 @@ impl Membership {
             self.zones.entry(node.zone.clone()).or_default().nodes += 1;
         }
         let noticed = change.noticed.into_iter().filter(|name| self.nodes.contains_key(name));
-        self.doomed.extend(noticed.map(|name| (name, change.losses_at)));
+        self.doomed.extend(noticed.map(|name| (name, change.losses_at.unwrap_or_default())));
         self.look();
     }
 
@@ -190,9 +190,8 @@ impl Membership {
         self.doomed.contains_key(name)
     }
 
-    /// When the first of some nodes is announced to be lost: `None` if none of them is under notice, and inside `None` if the
-    /// time isn't known.
-    pub(super) fn first_loss(&self, is_meant: impl Fn(&str) -> bool) -> Option<Option<SimTime>> {
+    /// When the first of some nodes is announced to be lost, zero if that isn't known; `None` if none of them is under notice.
+    pub(super) fn first_loss(&self, is_meant: impl Fn(&str) -> bool) -> Option<SimTime> {
         self.doomed.iter().filter(|(name, _)| is_meant(name)).map(|(_, at)| *at).min()
     }
 

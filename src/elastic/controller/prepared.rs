@@ -64,7 +64,6 @@ impl Controller<'_> {
     fn has_to_leave(&self, prepared: &Prepared) -> bool {
         let Some(current) = &self.current else { return false };
         let Some(first_loss) = self.membership.first_loss(|node| current.uses(node)) else { return false };
-        let Some(first_loss) = first_loss else { return true };
         let spared = Spared { planning: true, connected: SimTime::MAX };
         let fetch = self.prepare(prepared.placed.clone(), prepared.cause, spared).time.fetch;
         let iteration = SimTime::from_seconds(current.iteration_s());
