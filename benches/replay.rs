@@ -1,8 +1,11 @@
 //! Replays: planning, simulating and booking, without writing files.
 //!
-//! A day of the repository's trace under each policy, by criterion; then, once each and printed in seconds: thirty days of
-//! a generated market of 256 GPUs under all policies, a thousand generated days under one policy, and Bamboo's p3 trace if
-//! the environment variable `AUTOHET_BAMBOO_P3` names it.
+//! First, once each, what is to take no longer than a bar, printed beside it: thirty days of a generated market of 256 GPUs under
+//! all policies, with the most memory that the process had by then; a thousand generated days under one policy; and Bamboo's p3
+//! trace under each policy, if the environment variable `AUTOHET_BAMBOO_P3` names it or it is in `../shared/data/traces`. Then a
+//! day of the repository's trace under each policy, by criterion.
+//!
+//! `cargo bench --bench replay -- bars` is the first part alone.
 
 use autohet::cost::{CostModel, CostSettings};
 use autohet::elastic::checkpoint::CheckpointSettings;
@@ -60,10 +63,30 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    day(&mut Criterion::default().configure_from_args());
+    bars();
+    if !std::env::args().any(|argument| argument == "bars") {
+        day(&mut Criterion::default().configure_from_args());
+    }
+}
+
+/// What is measured once, beside what it is to take at most on two cores.
+fn bars() {
+    println!("{:<64} {:>9} {:>9}", "", "bar", "measured");
     month();
     thousand_days();
     bamboo();
+}
+
+fn print_bar(what: &str, bar: Option<f64>, measured: f64, unit: &str) {
+    let bar = bar.map_or_else(String::new, |bar| format!("{bar} {unit}"));
+    println!("{what:<64} {bar:>9} {:>9}", format!("{measured:.2} {unit}"));
+}
+
+/// The most memory that this process has had, in 10^6 bytes, where the system says so.
+fn most_memory_mb() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? * 1024.0 / 1e6)
 }
 
 fn day(criterion: &mut Criterion) {
@@ -108,8 +131,13 @@ fn month() {
         let policies = remembering(names);
         let begun = Instant::now();
         job.replay(&trace, &policies, &IterationMemory::default());
-        let (events, seconds) = (trace.events.len(), begun.elapsed().as_secs_f64());
-        println!("30 days, 256 GPUs of 3 types, {events} events, {}: {seconds:.2} s", names.join(", "));
+        let seconds = begun.elapsed().as_secs_f64();
+        let (who, bar) = if names.len() > 1 { ("all policies", Some(10.0)) } else { (names[0], None) };
+        let what = format!("30 days, 256 GPUs of 3 types, {} events, {who}", trace.events.len());
+        print_bar(&what, bar, seconds, "s");
+    }
+    if let Some(most) = most_memory_mb() {
+        print_bar("most memory until then", Some(500.0), most, "MB");
     }
 }
 
@@ -126,19 +154,24 @@ fn thousand_days() {
     let iterations: Vec<u64> = (0..SEEDS).into_par_iter().map(of_seed).collect();
     let mean = iterations.iter().sum::<u64>() as f64 / SEEDS as f64;
     let seconds = begun.elapsed().as_secs_f64();
-    println!("{SEEDS} generated days under autohet: {seconds:.2} s, {mean:.0} iterations in the mean");
+    print_bar(&format!("{SEEDS} generated days, autohet, {mean:.0} iterations in the mean"), Some(60.0), seconds, "s");
 }
 
 fn bamboo() {
-    let Some(path) = std::env::var_os("AUTOHET_BAMBOO_P3") else { return };
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces/bamboo-p3-trace.csv");
+    let path = std::env::var_os("AUTOHET_BAMBOO_P3").map_or_else(beside, Into::into);
+    if !path.exists() {
+        return;
+    }
     let options = ReadOptions { gpu_type: Some("V100-16".into()), gpus_per_node: Some(1), ..ReadOptions::default() };
-    let trace = read_with(Path::new(&path), &options).expect("a trace");
+    let trace = read_with(&path, &options).expect("a trace");
     let job = Job::new("gpt3-1.3b");
     for name in policies::NAMES {
         let policies = remembering(&[name]);
         let begun = Instant::now();
         let iterations = job.replay(&trace, &policies, &IterationMemory::default());
-        let (events, seconds) = (trace.events.len(), begun.elapsed().as_secs_f64());
-        println!("{}, {events} events, {name}: {seconds:.3} s, {iterations} iterations", path.display());
+        let seconds = begun.elapsed().as_secs_f64();
+        let what = format!("Bamboo's p3 trace, {} events, {name}, {iterations} iterations", trace.events.len());
+        print_bar(&what, Some(0.3), seconds, "s");
     }
 }

@@ -4,8 +4,10 @@
 //! No I/O and no clock. The state is cut into [`Shard`]s from which any plan can be put together.
 
 pub mod checkpoint;
+mod composition;
 mod controller;
 mod events;
+mod exposure;
 mod fetch;
 #[cfg(test)]
 mod fixtures;
@@ -25,6 +27,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
+pub use composition::nameless;
 pub use controller::{Controller, ControllerSettings};
 pub use events::{Action, CheckpointPlace, Event, LostCopies, MembershipChange, Snapshot};
 pub use fetch::{copy_time, fetch_time};
@@ -32,7 +35,7 @@ pub use layer_bitmap::{AllowedSources, CHECKPOINTS_KEPT, LayerBitmap};
 pub use layout::{SHARDS_PER_BLOCK, Shard, ShardIndex, StateLayout, rank_slices};
 pub use peer_copies::{PeerCopies, PeerCopy};
 pub use placement::NodeClass;
-pub use plan_cache::{PlacedPlan, nameless};
+pub use plan_cache::PlacedPlan;
 pub use policies::Policy;
 pub use reconfiguration::{Cause, Reconfiguration, ReconfigurationSettings, ReconfigurationTime, Spared};
 pub use recovery::{Origin, RecoveryOptions, RecoveryPlan, ShardCopy, ShardTransfer, Source, Tier, plan_recovery};

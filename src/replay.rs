@@ -84,7 +84,10 @@ pub fn replay_with(
     let run = |policy: &Policy| {
         let owned = match policy.capacity {
             Capacity::Spot => None,
-            Capacity::OnDemand => Some(changes_by_time(&on_demand::on_demand(events))),
+            Capacity::OnDemand => {
+                let rented = on_demand::rented(on_demand::on_demand(events), policy, request)?;
+                Some(changes_by_time(&rented))
+            }
         };
         let changes = owned.as_deref().unwrap_or(&changes);
         let controller_settings =
@@ -132,6 +135,10 @@ pub(crate) fn changes_by_time(events: &[NodeEvent]) -> Vec<(SimTime, MembershipC
                 let loss = event.time.saturating_add(*notice);
                 change.losses_at = Some(change.losses_at.map_or(loss, |first| first.min(loss)));
             }
+            NodeEventKind::Cancelled(name) if change.noticed.contains(name) => {
+                change.noticed.retain(|noticed| noticed != name);
+            }
+            NodeEventKind::Cancelled(name) => change.spared.push(name.clone()),
             // A node that comes and goes at one time was never there: losses are applied before joins.
             NodeEventKind::Down(name) if change.joined.iter().any(|node| node.name == *name) => {
                 change.joined.retain(|node| node.name != *name);
@@ -166,7 +173,7 @@ fn capacity(events: &[NodeEvent]) -> (Vec<String>, Vec<CapacityPoint>) {
                     gpus[index] -= count;
                 }
             }
-            NodeEventKind::Notice { .. } => continue,
+            NodeEventKind::Notice { .. } | NodeEventKind::Cancelled(_) => continue,
         }
         if points.last().is_some_and(|point| point.time == event.time) {
             points.pop();

@@ -104,6 +104,8 @@ pub enum TraceEventKind {
         /// The time from this event until the announced loss.
         notice: SimTime,
     },
+    /// The provider takes that back: the node stays.
+    Cancelled,
     /// The node is gone.
     Down,
 }

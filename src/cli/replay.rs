@@ -176,8 +176,16 @@ fn all_of(names: &[String]) -> anyhow::Result<Vec<String>> {
         let all = policies::NAMES.join(", ");
         return Err(anyhow!("a policy without a name\nhint: name some of {all}, with commas between, or `all`"));
     }
-    let is_all = names.iter().any(|name| name == policies::ALL);
-    Ok(if is_all && names.len() == 1 { policies::NAMES.map(str::to_owned).to_vec() } else { names.to_vec() })
+    if !names.iter().any(|name| name == policies::ALL) {
+        return Ok(names.to_vec());
+    }
+    if names.len() > 1 {
+        return Err(anyhow!(
+            "`{}` beside other policies\nhint: it is all of them: leave out the others",
+            policies::ALL
+        ));
+    }
+    Ok(policies::NAMES.map(str::to_owned).to_vec())
 }
 
 pub(super) fn policy(name: &str) -> anyhow::Result<Policy> {
@@ -268,7 +276,7 @@ fn nodes_at(time: SimTime, events: &[NodeEvent]) -> Cluster {
         match &event.kind {
             NodeEventKind::Up(node) => drop(nodes.insert(node.name.clone(), node.clone())),
             NodeEventKind::Down(name) => drop(nodes.remove(name)),
-            NodeEventKind::Notice { .. } => {}
+            NodeEventKind::Notice { .. } | NodeEventKind::Cancelled(_) => {}
         }
     }
     Cluster { nodes: nodes.into_values().collect() }

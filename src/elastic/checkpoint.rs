@@ -1,6 +1,6 @@
 //! Checkpoints: how often, how long training stands still for one, and when it is safe.
 
-use super::layout::StateLayout;
+use super::layout::{SHARDS_PER_BLOCK, StateLayout};
 use super::storage::{StorageBandwidths, StorageError};
 use crate::cluster::{Cluster, Node};
 use crate::cost::CostModel;
@@ -162,7 +162,8 @@ pub fn snapshot_stall(plan: &Plan, cost: &CostModel, cluster: &Cluster) -> SimTi
     for replica in &plan.replicas {
         for (position, stage) in replica.stages.iter().enumerate() {
             let Some(node) = nodes.get(stage.node.as_str()) else { continue };
-            let bytes: u64 = layout.stage_shards(replica, position).map(|shard| layout.bytes(shard)).sum();
+            let blocks = layout.stage_blocks(replica, position).into_iter();
+            let bytes: u64 = blocks.map(|block| layout.block_bytes(block)).sum();
             let gpu_bytes = bytes.div_ceil(stage.gpus.len().max(1) as u64);
             slowest_s = slowest_s.max(gpu_bytes as f64 / node.gpu.host_bytes_per_s);
         }
@@ -179,9 +180,10 @@ pub fn persist_times(plan: &Plan, cost: &CostModel, cluster: &Cluster, settings:
     let layout = StateLayout::new(cost, plan.precision);
     let places: BTreeMap<&str, usize> =
         cluster.nodes.iter().enumerate().map(|(place, node)| (node.name.as_str(), place)).collect();
-    let mut holders = vec![Vec::new(); layout.shard_count()];
-    for (name, shard) in layout.held(plan) {
-        holders[shard].extend(places.get(name));
+    let mut holders = vec![Vec::new(); layout.block_count()];
+    for (name, blocks) in layout.held_blocks(plan) {
+        let Some(place) = places.get(name) else { continue };
+        blocks.into_iter().for_each(|block| holders[block].push(*place));
     }
     for places in &mut holders {
         places.sort_unstable();
@@ -194,9 +196,9 @@ pub fn persist_times(plan: &Plan, cost: &CostModel, cluster: &Cluster, settings:
 
 fn disk_s(layout: &StateLayout, holders: &[Vec<usize>], nodes: usize, settings: &CheckpointSettings) -> f64 {
     let mut bytes = vec![0; nodes];
-    for (shard, places) in holders.iter().enumerate() {
+    for (block, places) in holders.iter().enumerate() {
         for &place in places {
-            bytes[place] += layout.bytes(shard);
+            bytes[place] += layout.block_bytes(block);
         }
     }
     bytes.into_iter().max().unwrap_or(0) as f64 / settings.disk_bytes_per_s
@@ -210,13 +212,13 @@ fn object_store_s(
 ) -> f64 {
     let mut busy_s = vec![0.0_f64; cluster.nodes.len()];
     let mut order: Vec<usize> = (0..holders.len()).collect();
-    order.sort_by_key(|&shard| holders[shard].len());
-    for shard in order {
+    order.sort_by_key(|&block| holders[block].len());
+    for shard in order.into_iter().flat_map(StateLayout::block_shards) {
         let end_s = |place: usize| {
             let bytes_per_s = cluster.nodes[place].nic.bytes_per_s.min(settings.object_store_bytes_per_s);
             busy_s[place] + layout.bytes(shard) as f64 / bytes_per_s
         };
-        let soonest = holders[shard].iter().map(|&place| (end_s(place), place));
+        let soonest = holders[shard / SHARDS_PER_BLOCK].iter().map(|&place| (end_s(place), place));
         if let Some((end_s, place)) = soonest.min_by(|a, b| a.0.total_cmp(&b.0)) {
             busy_s[place] = end_s;
         }

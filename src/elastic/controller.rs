@@ -2,10 +2,12 @@
 //! tells it the time with each event and carries out what it asks for.
 
 mod changes;
+mod prepared;
 mod under_way;
 
 use super::checkpoint::{CheckpointSettings, Expected};
 use super::events::{Action, CheckpointPlace, Event, LostCopies, MembershipChange, Snapshot};
+use super::exposure::Exposure;
 use super::layer_bitmap::{AllowedSources, LayerBitmap};
 use super::layout::StateLayout;
 use super::membership::Membership;
@@ -15,6 +17,8 @@ use super::policies::{JoinRule, Policy};
 use super::reconfiguration::{Cause, ReconfigurationSettings};
 use crate::plan::{PlanError, PlanRequest};
 use crate::units::SimTime;
+use prepared::Prepared;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use under_way::UnderWay;
 
@@ -41,9 +45,13 @@ pub struct Controller<'a> {
     current: Option<PlacedPlan>,
     /// A change to make at the next end of an iteration.
     wanted: Option<Cause>,
-    /// A change that didn't pay when it was weighed. It is weighed again after each checkpoint: the longer things stay as
-    /// they are, the more a change can gain by the next one.
-    postponed: Option<Cause>,
+    /// A change that didn't pay when it was weighed, and when it would: the longer things stay as they are, the more a change
+    /// can gain by the next one. It is weighed again then, and after each checkpoint.
+    postponed: Option<(Cause, SimTime)>,
+    /// A change that is prepared beside training.
+    prepared: Option<Prepared>,
+    /// How many of the losses of nodes in use the current plan would have needed a checkpoint for.
+    fatal_losses: f64,
     /// When the last snapshot was taken, or training began, and after which iteration.
     last_snapshot: (SimTime, u64),
     persisting: Option<Persisting>,
@@ -68,6 +76,15 @@ struct Persisting {
     in_object_store: bool,
 }
 
+/// Whether a change that could be put off is made now.
+enum Weighed {
+    Pays,
+    /// It doesn't, and if nothing else changes not before this time.
+    Not {
+        again: SimTime,
+    },
+}
+
 #[derive(Clone, Debug)]
 enum Phase {
     Waiting,
@@ -83,13 +100,15 @@ impl<'a> Controller<'a> {
             policy,
             settings,
             plans: PlanCache::new(policy, request),
-            membership: Membership::default(),
+            membership: Membership::new(policy.heeds_notice),
             bitmap: LayerBitmap::new(StateLayout::new(request.cost, request.training.precision)),
             step: 0,
             phase: Phase::Waiting,
             current: None,
             wanted: None,
             postponed: None,
+            prepared: None,
+            fatal_losses: 0.0,
             last_snapshot: (SimTime::ZERO, 0),
             persisting: None,
             last_recovery: SimTime::ZERO,
@@ -185,15 +204,12 @@ impl<'a> Controller<'a> {
         let is_read = |node: &String| matches!(&self.phase, Phase::Reconfiguring(under_way) if under_way.needs(node, at, foreseen));
         let lost_in_use = in_use(&change.lost) || change.lost.iter().any(is_read);
         let noticed_in_use = in_use(&change.noticed);
-        let joined = !change.joined.is_empty();
-        let losses_at = change.losses_at;
-        for node in &change.lost {
-            self.bitmap.forget_node(node);
-            if self.persisting.as_ref().is_some_and(|snapshot| snapshot.placed.uses(node)) {
-                self.end_persisting();
-            }
-        }
+        let mut joined = !change.joined.is_empty() || !change.spared.is_empty();
+        let (losses_at, some_notices_are_void) = (change.losses_at, !change.spared.is_empty());
+        self.note_lost(&change.lost);
         self.membership.apply(at, change, SimTime::from_seconds(self.settings.reconfiguration.min_up_s));
+        joined |= self.keeps_away_from_others();
+        self.drop_what_is_void(some_notices_are_void);
         let is_known = self.has_plan();
         if lost_in_use {
             return self.reconfigure(Cause::Loss, is_known).map(Some);
@@ -206,20 +222,61 @@ impl<'a> Controller<'a> {
             if self.has_to_leave_at_once(at, losses_at, is_known)? {
                 return self.reconfigure(Cause::Notice, is_known).map(Some);
             }
+            if !matches!(self.phase, Phase::Reconfiguring(_)) {
+                self.begin_to_prepare(Cause::Notice, is_known)?;
+            }
         } else if joined && self.policy.joins != JoinRule::Never {
-            self.wanted = self.wanted.or(self.postponed.take()).or(Some(Cause::Join));
+            self.want_join();
         }
         Ok(None)
+    }
+
+    /// Nodes are lost, with what they held.
+    fn note_lost(&mut self, lost: &[String]) {
+        if let Some(placed) = &self.current {
+            let used: BTreeSet<&str> = placed.nodes().collect();
+            let hit = lost.iter().filter(|name| used.contains(name.as_str())).count();
+            self.membership.note_hit(hit as u32, used.len() as u32);
+        }
+        for node in lost {
+            self.bitmap.forget_node(node);
+            if self.persisting.as_ref().is_some_and(|snapshot| snapshot.placed.uses(node)) {
+                self.end_persisting();
+            }
+        }
+    }
+
+    /// Whether there are zones to keep away from, or to come back to, that were others before.
+    fn keeps_away_from_others(&mut self) -> bool {
+        let Some(placed) = self.current.as_ref().filter(|_| self.policy.avoids_zones) else { return false };
+        let ReconfigurationSettings { detection_s, planning_s, .. } = *self.settings.reconfiguration;
+        let pause_s = detection_s + planning_s + self.settings.reconfiguration.connect_s(&placed.plan);
+        self.membership.judge_zones(pause_s)
+    }
+
+    /// Nodes are there that the plan doesn't use, or may be.
+    fn want_join(&mut self) {
+        let postponed = self.postponed.take().map(|(cause, _)| cause);
+        self.wanted = self.wanted.or(postponed).or(Some(Cause::Join));
     }
 
     /// Between iterations: change the plan if that is wanted, take a checkpoint if one is due, or go on.
     fn at_boundary(&mut self, at: SimTime) -> Result<Action, PlanError> {
         if self.membership.has_matured(at) && self.policy.joins != JoinRule::Never {
-            self.wanted = self.wanted.or(self.postponed.take()).or(Some(Cause::Join));
+            self.want_join();
+        }
+        if let Some(action) = self.go_over(at) {
+            return Ok(action);
+        }
+        if self.prepared.is_some() {
+            return Ok(self.go_on(at));
+        }
+        if let Some((cause, _)) = self.postponed.take_if(|(_, again)| *again <= at) {
+            self.wanted = self.wanted.or(Some(cause));
         }
         if let Some(cause) = self.wanted.take() {
-            if !self.change_pays(cause)? {
-                self.postponed = Some(cause);
+            if let Weighed::Not { again } = self.weigh(cause)? {
+                self.postponed = Some((cause, again));
                 return Ok(self.go_on(at));
             }
             if self.policy.saves_before_change && self.bitmap.object_store_step() != Some(self.step) {
@@ -227,6 +284,9 @@ impl<'a> Controller<'a> {
                 return Ok(self.take_snapshot(at, true, PeerCopies::default()));
             }
             // The plan was made beside training, when the change was weighed.
+            if self.begin_to_prepare(cause, true)? {
+                return Ok(self.go_over(at).unwrap_or_else(|| self.go_on(at)));
+            }
             return self.reconfigure(cause, true);
         }
         Ok(self.go_on(at))
@@ -252,8 +312,7 @@ impl<'a> Controller<'a> {
         if count == 0 || self.policy.sources == AllowedSources::ObjectStore {
             return PeerCopies::default();
         }
-        let keepers = self.membership.staying(self.policy.heeds_notice);
-        place_copies(self.bitmap.layout(), &placed.plan, &keepers, count)
+        place_copies(self.bitmap.layout(), &placed.plan, &self.membership.staying().cluster, count)
     }
 
     fn take_snapshot(&mut self, at: SimTime, until_durable: bool, copies: PeerCopies) -> Action {
@@ -274,7 +333,7 @@ impl<'a> Controller<'a> {
             self.on_durable(step, CheckpointPlace::ObjectStore);
         }
         self.phase = Phase::Training;
-        self.wanted = self.wanted.or(self.postponed.take());
+        self.wanted = self.wanted.or(self.postponed.take().map(|(cause, _)| cause));
         self.at_boundary(at)
     }
 
@@ -308,7 +367,7 @@ impl<'a> Controller<'a> {
     fn checkpoint_is_due(&self, at: SimTime) -> bool {
         let expected = Expected {
             save_s: self.upload_cost_s + self.current.as_ref().map_or(0.0, |placed| placed.snapshot_stall.as_seconds()),
-            mean_time_between_failures_s: self.membership.mean_time_between_losses_s(at),
+            mean_time_between_failures_s: self.membership.mean_time_between_fatal_losses_s(at, self.fatal_losses),
             recovery_s: self.last_recovery.as_seconds(),
         };
         let (last, last_step) = self.last_snapshot;

@@ -62,6 +62,8 @@ pub struct MembershipChange {
     pub noticed: Vec<String>,
     /// When the first of them is announced to be lost, where that is known.
     pub losses_at: Option<SimTime>,
+    /// Names of nodes whose notice is void: they stay.
+    pub spared: Vec<String>,
     /// Names of lost nodes.
     pub lost: Vec<String>,
 }

@@ -52,6 +52,9 @@ pub fn fetch_time(recovery: &RecoveryPlan, cluster: &Cluster, bandwidths: &Stora
 ///
 /// Copies from or to nodes that aren't in the cluster are left out.
 pub fn copy_time(copies: &PeerCopies, cluster: &Cluster, free: impl Fn(&str) -> f64) -> SimTime {
+    if copies.copies.is_empty() {
+        return SimTime::ZERO;
+    }
     let mut network = Network::new();
     let mut ends = BTreeMap::new();
     for (place, node) in cluster.nodes.iter().enumerate() {

@@ -239,8 +239,9 @@ impl LayerBitmap {
 
     fn holders(&mut self, plan: &Plan) -> NodeSets {
         let mut sets = NodeSets::new(self.layout.shard_count());
-        for (name, shard) in self.layout.held(plan) {
-            sets.insert(shard, self.nodes.intern(name));
+        for (name, blocks) in self.layout.held_blocks(plan) {
+            let node = self.nodes.intern(name);
+            blocks.into_iter().for_each(|block| sets.insert_all(StateLayout::block_shards(block), node));
         }
         sets
     }

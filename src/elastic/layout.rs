@@ -76,11 +76,7 @@ impl StateLayout {
 
     /// Bytes of the shard at this place; a block's remainder is spread so that its slices add up to it exactly.
     pub fn bytes(&self, index: ShardIndex) -> u64 {
-        let block_bytes = match self.block(index / SHARDS_PER_BLOCK) {
-            Block::Embedding => self.embedding_bytes,
-            Block::Layer(_) => self.layer_bytes,
-            Block::Head => self.head_bytes,
-        };
+        let block_bytes = self.block_bytes(index / SHARDS_PER_BLOCK);
         let (slice, slices) = ((index % SHARDS_PER_BLOCK) as u64, SHARDS_PER_BLOCK as u64);
         (slice + 1) * block_bytes / slices - slice * block_bytes / slices
     }
@@ -94,23 +90,43 @@ impl StateLayout {
     ///
     /// A shard that a node holds on several GPUs, or in a second copy for its neighbour, comes up more than once.
     pub fn held<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (&'a str, ShardIndex)> + 'a {
+        let shards = |(node, blocks): (&'a str, Vec<usize>)| {
+            blocks.into_iter().flat_map(Self::block_shards).map(move |shard| (node, shard))
+        };
+        self.held_blocks(plan).flat_map(shards)
+    }
+
+    /// The same in blocks, stage by stage: a node holds all slices of a block, as tensor-parallel groups are within nodes.
+    pub fn held_blocks<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (&'a str, Vec<usize>)> + 'a {
         plan.replicas.iter().flat_map(move |replica| {
-            replica.stages.iter().enumerate().flat_map(move |(position, stage)| {
-                let copied = plan.stands_in_for(replica, position).into_iter();
-                let stages = std::iter::once(position).chain(copied);
-                let shards = stages.flat_map(move |stage| self.stage_shards(replica, stage));
-                shards.map(move |shard| (stage.node.as_str(), shard))
+            replica.stages.iter().enumerate().map(move |(position, stage)| {
+                let mut blocks = self.stage_blocks(replica, position);
+                if let Some(copied) = plan.stands_in_for(replica, position) {
+                    blocks.extend(self.stage_blocks(replica, copied));
+                }
+                (stage.node.as_str(), blocks)
             })
         })
     }
 
-    /// The shards that one stage of the plan holds: all slices of its blocks, as its tensor-parallel group is in one
-    /// node.
-    pub fn stage_shards(&self, replica: &Replica, stage: usize) -> impl Iterator<Item = ShardIndex> + use<> {
-        let shards = move |block| (0..SHARDS_PER_BLOCK).map(move |slice| block * SHARDS_PER_BLOCK + slice);
+    /// The blocks that one stage of the plan holds, counted from the input side.
+    pub fn stage_blocks(&self, replica: &Replica, stage: usize) -> Vec<usize> {
         let blocks = replica.blocks(stage).into_iter().map(|block| self.index(block));
-        let known = blocks.filter(|block| *block < self.block_count()).collect::<Vec<_>>();
-        known.into_iter().flat_map(shards)
+        blocks.filter(|block| *block < self.block_count()).collect()
+    }
+
+    /// The slices of a block.
+    pub fn block_shards(block: usize) -> Range<ShardIndex> {
+        block * SHARDS_PER_BLOCK..(block + 1) * SHARDS_PER_BLOCK
+    }
+
+    /// Bytes of a block, all slices together.
+    pub fn block_bytes(&self, block: usize) -> u64 {
+        match self.block(block) {
+            Block::Embedding => self.embedding_bytes,
+            Block::Layer(_) => self.layer_bytes,
+            Block::Head => self.head_bytes,
+        }
     }
 
     fn index(&self, block: Block) -> usize {

@@ -1,6 +1,7 @@
 //! One set of nodes per shard, as bits.
 
 use super::layout::ShardIndex;
+use std::ops::Range;
 
 const WORD_BITS: usize = u64::BITS as usize;
 
@@ -22,6 +23,13 @@ impl NodeSets {
     pub(super) fn insert(&mut self, shard: ShardIndex, node: usize) {
         self.widen(node / WORD_BITS + 1);
         self.bits[shard * self.words + node / WORD_BITS] |= 1 << (node % WORD_BITS);
+    }
+
+    /// Adds a node to the sets of these shards.
+    pub(super) fn insert_all(&mut self, shards: Range<ShardIndex>, node: usize) {
+        self.widen(node / WORD_BITS + 1);
+        let (word, mask) = (node / WORD_BITS, 1 << (node % WORD_BITS));
+        shards.for_each(|shard| self.bits[shard * self.words + word] |= mask);
     }
 
     /// Adds to each set what the other one of this shard has.

@@ -2,7 +2,7 @@
 //! already holds most of its state.
 
 use super::layer_bitmap::LayerBitmap;
-use super::layout::SHARDS_PER_BLOCK;
+use super::layout::StateLayout;
 use crate::cluster::{Cluster, Node};
 use crate::plan::Plan;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,8 +91,7 @@ fn needed_blocks<'p>(plan: &'p Plan, bitmap: &LayerBitmap) -> BTreeMap<&'p str, 
     let mut needed: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for replica in &plan.replicas {
         for (position, stage) in replica.stages.iter().enumerate() {
-            let shards = bitmap.layout().stage_shards(replica, position);
-            needed.entry(&stage.node).or_default().extend(shards.map(|shard| shard / SHARDS_PER_BLOCK));
+            needed.entry(&stage.node).or_default().extend(bitmap.layout().stage_blocks(replica, position));
         }
     }
     for blocks in needed.values_mut() {
@@ -107,8 +106,7 @@ fn live_bytes(node: &str, bitmap: &LayerBitmap) -> Vec<u64> {
     let layout = bitmap.layout();
     let Some(is_live) = bitmap.live_on(node) else { return vec![0; layout.block_count()] };
     let of_block = |block: usize| {
-        let shards = block * SHARDS_PER_BLOCK..(block + 1) * SHARDS_PER_BLOCK;
-        shards.filter(|&shard| is_live(shard)).map(|shard| layout.bytes(shard)).sum()
+        StateLayout::block_shards(block).filter(|&shard| is_live(shard)).map(|shard| layout.bytes(shard)).sum()
     };
     (0..layout.block_count()).map(of_block).collect()
 }

@@ -4,13 +4,15 @@
 //! mix, over nodes without names; putting it on named nodes is a matter of letting state stay where it is.
 
 use super::checkpoint::snapshot_stall;
+use super::composition::{Composition, Mix, nameless};
 use super::layer_bitmap::LayerBitmap;
 use super::placement::{NodeClass, place};
 use super::policies::{Outlook, PlanChoice, Policy, liveput};
-use crate::cluster::{Cluster, Node};
+use crate::cluster::Cluster;
 use crate::plan::{JudgedPlan, Plan, PlanError, PlanRequest, PlannedIteration};
 use crate::units::SimTime;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A plan on named nodes.
@@ -29,7 +31,12 @@ pub struct PlacedPlan {
 impl PlacedPlan {
     /// Whether the plan uses the node.
     pub fn uses(&self, node: &str) -> bool {
-        self.plan.replicas.iter().flat_map(|replica| &replica.stages).any(|stage| stage.node == node)
+        self.nodes().any(|name| name == node)
+    }
+
+    /// The nodes that it uses, one for each stage.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.plan.replicas.iter().flat_map(|replica| &replica.stages).map(|stage| stage.node.as_str())
     }
 
     /// Seconds of an iteration, by the simulator.
@@ -38,15 +45,12 @@ impl PlacedPlan {
     }
 }
 
-/// Nodes of the cluster by class: what a plan depends on.
-type Mix = Vec<(NodeClass, usize)>;
-
 /// The plans made so far.
 pub(super) struct PlanCache<'a> {
     policy: &'a Policy,
     request: PlanRequest<'a>,
     /// Shapes by mix, the fastest first; the text is why nothing fits.
-    by_mix: BTreeMap<Mix, Result<Vec<usize>, (String, String)>>,
+    by_mix: BTreeMap<Mix, Result<Range<usize>, (String, String)>>,
     /// Shapes that other plans have become, by their plan over nodes without names.
     by_plan: BTreeMap<String, usize>,
     shapes: Vec<Arc<PlannedIteration>>,
@@ -57,27 +61,48 @@ impl<'a> PlanCache<'a> {
         Self { policy, request, by_mix: BTreeMap::new(), by_plan: BTreeMap::new(), shapes: Vec::new() }
     }
 
-    /// The plan for these nodes, placed so that as much state as possible stays where it is.
-    pub(super) fn plan_for(
-        &mut self,
-        cluster: &Cluster,
-        bitmap: &LayerBitmap,
-        outlook: Outlook,
-    ) -> Result<PlacedPlan, PlanError> {
-        if cluster.nodes.is_empty() {
+    /// The number of the shape that the policy chooses for these nodes.
+    pub(super) fn shape_for(&mut self, nodes: &Composition, outlook: Outlook) -> Result<usize, PlanError> {
+        if nodes.cluster.nodes.is_empty() {
             return Err(PlanError::EmptyCluster);
         }
-        let number =
-            if self.policy.fixed_shape && !self.shapes.is_empty() { 0 } else { self.shape_for(cluster, outlook)? };
-        let shape = Arc::clone(&self.shapes[number]);
+        if self.policy.fixed_shape && !self.shapes.is_empty() {
+            return Ok(0);
+        }
+        let shapes = self.shapes_for(nodes)?;
+        if self.policy.choice == PlanChoice::Fastest {
+            return Ok(shapes.start);
+        }
+        let expected = |number: usize| {
+            let shape = &self.shapes[number];
+            liveput(&shape.plan, shape.predicted_iteration_s, outlook)
+        };
+        // Of equals the first, which is the fastest.
+        let best = shapes.clone().rev().max_by(|a, b| expected(*a).total_cmp(&expected(*b)));
+        Ok(best.unwrap_or(shapes.start))
+    }
+
+    /// A shape by its number.
+    pub(super) fn shape(&self, number: usize) -> &Arc<PlannedIteration> {
+        &self.shapes[number]
+    }
+
+    /// A shape on these nodes, placed so that as much state as possible stays where it is.
+    pub(super) fn placed(
+        &self,
+        number: usize,
+        nodes: &Composition,
+        bitmap: &LayerBitmap,
+    ) -> Result<PlacedPlan, PlanError> {
+        let (shape, cluster) = (Arc::clone(&self.shapes[number]), &nodes.cluster);
         let plan = place(&shape.plan, cluster, bitmap).ok_or_else(|| waits_for_shape(&shape.plan, cluster))?;
         let snapshot_stall = snapshot_stall(&plan, self.request.cost, cluster);
         Ok(PlacedPlan { plan: Arc::new(plan), shape, shape_number: number, snapshot_stall })
     }
 
     /// Whether the plan for such nodes has been made.
-    pub(super) fn has(&self, cluster: &Cluster) -> bool {
-        if self.policy.fixed_shape { !self.shapes.is_empty() } else { self.by_mix.contains_key(&mix(cluster)) }
+    pub(super) fn has(&self, nodes: &Composition) -> bool {
+        if self.policy.fixed_shape { !self.shapes.is_empty() } else { self.by_mix.contains_key(&nodes.mix) }
     }
 
     /// What another plan has become, on the nodes that it names; `None` if it isn't valid for them.
@@ -108,24 +133,12 @@ impl<'a> PlanCache<'a> {
         Ok(Some(PlacedPlan { plan: Arc::new(plan), shape, shape_number, snapshot_stall }))
     }
 
-    /// The shape that the policy chooses for these nodes.
-    fn shape_for(&mut self, cluster: &Cluster, outlook: Outlook) -> Result<usize, PlanError> {
-        let shapes = self.shapes_for(cluster)?;
-        let expected = |&number: &usize| {
-            let shape = &self.shapes[number];
-            liveput(&shape.plan, shape.predicted_iteration_s, outlook)
-        };
-        // Of equals the first, which is the fastest.
-        let best = shapes.iter().rev().max_by(|a, b| expected(a).total_cmp(&expected(b)));
-        Ok(best.copied().filter(|_| self.policy.choice == PlanChoice::Liveput).unwrap_or(shapes[0]))
-    }
-
-    fn shapes_for(&mut self, cluster: &Cluster) -> Result<Vec<usize>, PlanError> {
-        let mix = mix(cluster);
-        if let Some(known) = self.by_mix.get(&mix) {
+    /// The shapes for these nodes, the fastest first.
+    fn shapes_for(&mut self, nodes: &Composition) -> Result<Range<usize>, PlanError> {
+        if let Some(known) = self.by_mix.get(&nodes.mix) {
             return known.clone().map_err(|(reason, hint)| PlanError::DoesNotFit { reason, hint });
         }
-        let nameless = nameless(cluster);
+        let nameless = nameless(&nodes.cluster);
         // A plan that is used at once needs no proof.
         let request = PlanRequest { cluster: &nameless, ..self.request }.without_proof();
         let planned = self.policy.planner.plan(&request);
@@ -139,12 +152,12 @@ impl<'a> PlanCache<'a> {
                 };
                 self.shapes.push(Arc::new(PlannedIteration { alternatives: Vec::new(), ..planned }));
                 self.shapes.extend(others.into_iter().map(Arc::new));
-                Ok((first..self.shapes.len()).collect())
+                Ok(first..self.shapes.len())
             }
             Err(PlanError::DoesNotFit { reason, hint }) => Err((reason, hint)),
             Err(error) => return Err(error),
         };
-        self.by_mix.insert(mix, known.clone());
+        self.by_mix.insert(nodes.mix.clone(), known.clone());
         known.map_err(|(reason, hint)| PlanError::DoesNotFit { reason, hint })
     }
 }
@@ -169,28 +182,6 @@ fn without_names(plan: &Plan, cluster: &Cluster) -> Plan {
         stage.node.clone_from(name);
     }
     plan
-}
-
-fn mix(cluster: &Cluster) -> Mix {
-    let mut counts: BTreeMap<NodeClass, usize> = BTreeMap::new();
-    for node in &cluster.nodes {
-        *counts.entry(NodeClass::of(node)).or_default() += 1;
-    }
-    counts.into_iter().collect()
-}
-
-/// The same nodes in the order of their classes, named after class and number only.
-pub fn nameless(cluster: &Cluster) -> Cluster {
-    let mut nodes: Vec<Node> = cluster.nodes.clone();
-    nodes.sort_by_cached_key(NodeClass::of);
-    let mut seen: BTreeMap<NodeClass, usize> = BTreeMap::new();
-    for node in &mut nodes {
-        let class = NodeClass::of(node);
-        let number = seen.entry(class.clone()).or_default();
-        node.name = class.name(*number);
-        *number += 1;
-    }
-    Cluster { nodes }
 }
 
 fn waits_for_shape(plan: &Plan, cluster: &Cluster) -> PlanError {

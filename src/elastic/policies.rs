@@ -3,6 +3,7 @@
 mod autohet;
 mod bamboo;
 mod liveput;
+mod neighbours;
 mod on_demand;
 mod oobleck;
 mod oracle;
@@ -37,6 +38,11 @@ pub struct Policy {
     pub joins: JoinRule,
     /// Whether a notice makes it leave the node before it is lost.
     pub heeds_notice: bool,
+    /// Whether ranks meet and make communicators for a change that is known beforehand while training goes on, which then stands
+    /// still for state that moves.
+    pub connects_ahead: bool,
+    /// Whether it plans without the nodes of zones in which losses cost more than those nodes add, if others suffice.
+    pub avoids_zones: bool,
     /// Whether it keeps to the shape of its first plan, and waits whenever that doesn't fit.
     pub fixed_shape: bool,
     /// Whether it checkpoints, standing still, before it changes the plan of its own will.
@@ -77,7 +83,7 @@ pub enum PlanChoice {
 pub enum Capacity {
     /// Those of the trace, when they are there.
     Spot,
-    /// Of each kind as many as the trace has at most, from its begin to its end, at on-demand prices.
+    /// Of each kind as many as the trace has at most and the plan for them uses, from its begin to its end, at on-demand prices.
     OnDemand,
 }
 
@@ -114,9 +120,10 @@ pub fn by_name(name: &str) -> Option<Policy> {
 }
 
 /// How training for real lives with losses: as `autohet`, with this planner. Where it reads from the object store only,
-/// it saves before it changes the plan of its own will.
+/// it saves before it changes the plan of its own will. Workers connect when they stand still.
 pub fn training(planner: Box<dyn Planner>, sources: AllowedSources) -> Policy {
-    Policy { planner, sources, saves_before_change: sources == AllowedSources::ObjectStore, ..autohet::policy() }
+    let saves_before_change = sources == AllowedSources::ObjectStore;
+    Policy { planner, sources, saves_before_change, connects_ahead: false, ..autohet::policy() }
 }
 
 fn planned_by(name: &str) -> Box<dyn Planner> {

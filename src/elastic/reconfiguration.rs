@@ -56,8 +56,8 @@ pub struct ReconfigurationTime {
 pub struct Spared {
     /// The plan was there before it was needed.
     pub planning: bool,
-    /// A neighbour stands in for the lost stage: nobody's communicators are made anew.
-    pub communicators: bool,
+    /// What of the rendezvous and of making communicators was done beside training, before it stopped, or isn't needed.
+    pub connected: SimTime,
 }
 
 /// What a change of plan costs beside moving state. Constants, not measured while running, so that a replay gives the
@@ -147,7 +147,7 @@ impl ReconfigurationSettings {
         ReconfigurationTime {
             detect: SimTime::from_seconds(if cause == Cause::Loss { self.detection_s } else { 0.0 }),
             plan: SimTime::from_seconds(if spared.planning { 0.0 } else { self.planning_s }),
-            connect: SimTime::from_seconds(if spared.communicators { self.rendezvous_s } else { self.connect_s(plan) }),
+            connect: SimTime::from_seconds(self.connect_s(plan)).saturating_sub(spared.connected),
             fetch: fetch_time(recovery, present, bandwidths).max(SimTime::from_seconds(transfer_s)),
         }
     }

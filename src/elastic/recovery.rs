@@ -1,7 +1,7 @@
 //! The recovery plan: which node reads which shards from where.
 
 use super::layer_bitmap::{AllowedSources, Copies, LayerBitmap};
-use super::layout::{Shard, ShardIndex};
+use super::layout::{Shard, ShardIndex, StateLayout};
 use super::node_sets::NodeMask;
 use super::storage::StorageBandwidths;
 use crate::cluster::Cluster;
@@ -182,9 +182,10 @@ fn needs(bitmap: &LayerBitmap, plan: &Plan, up: &Cluster) -> Vec<Need> {
     let places: BTreeMap<&str, usize> = up.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
     let layout = bitmap.layout();
     let mut needed = vec![false; up.nodes.len() * layout.shard_count()];
-    for (node, shard) in layout.held(plan) {
+    for (node, blocks) in layout.held_blocks(plan) {
         let place = places.get(node).unwrap_or_else(|| panic!("the plan uses node `{node}`, which isn't up"));
-        needed[place * layout.shard_count() + shard] = true;
+        let shards = blocks.into_iter().flat_map(StateLayout::block_shards);
+        shards.for_each(|shard| needed[place * layout.shard_count() + shard] = true);
     }
     let needed = needed.into_iter().enumerate().filter(|(_, needed)| *needed);
     needed.map(|(i, _)| Need { to: i / layout.shard_count(), shard: i % layout.shard_count() }).collect()

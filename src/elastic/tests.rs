@@ -1,5 +1,6 @@
 //! Recovery plans: closed forms.
 
+mod changes;
 mod histories;
 
 use super::fixtures::{cluster, plan};

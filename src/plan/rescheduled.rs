@@ -69,9 +69,13 @@ impl fmt::Display for ScheduleChoice {
 
 impl Plan {
     /// The plan with its stages as they are and another schedule; `None` where that schedule isn't for it. Layers of a stage
-    /// are dealt out to its chunks as evenly as they can be; replicas of one stage keep one chunk. Memory is another
-    /// question.
+    /// are dealt out to its chunks as evenly as they can be; replicas of one stage keep one chunk, but have no neighbour that
+    /// could hold a copy. Memory is another question.
     pub fn rescheduled(&self, choice: ScheduleChoice) -> Option<Self> {
+        let is_alone = |replica: &Replica| replica.stages.len() < 2;
+        if choice.kind == ScheduleKind::Redundant && self.replicas.iter().any(is_alone) {
+            return None;
+        }
         let replicas = self.replicas.iter().map(|replica| replica.with_chunks(choice.chunks)).collect::<Option<_>>()?;
         Some(Self { schedule: choice.kind, replicas, ..self.clone() })
     }
@@ -161,6 +165,8 @@ mod tests {
         single.replicas[0].stages[0].num_layers = 24;
         let same = single.rescheduled(choice("interleaved:2")).unwrap();
         assert_eq!((same.schedule, &same.replicas), (ScheduleKind::Interleaved, &single.replicas));
+        assert_eq!(single.rescheduled(choice("redundant")), None);
+        assert_eq!(plan().rescheduled(choice("redundant")).unwrap().schedule, ScheduleKind::Redundant);
     }
 
     #[test]

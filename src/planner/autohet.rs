@@ -95,6 +95,15 @@ fn effort_is_over(request: &PlanRequest) -> bool {
     request.limits.out_of_time.is_some_and(|is_over| is_over())
 }
 
+/// Leaves out what the closed form takes for so much slower than the best that executing it would hardly show otherwise.
+fn keep_promising(request: &PlanRequest, plans: &mut Vec<Plan>) -> Result<(), PlanError> {
+    let ranks = plans.iter().map(|plan| ranking::rank_s(plan, request)).collect::<Result<Vec<f64>, _>>()?;
+    let least_s = ranks.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut ranks = ranks.into_iter();
+    plans.retain(|_| ranks.next().is_some_and(|rank_s| rank_s <= least_s * outer::WORTH_A_LOOK));
+    Ok(())
+}
+
 /// Keeps as many of the first plans as may be executed. The more GPUs and micro batches, the fewer.
 fn within_instructions(plans: &mut Vec<Plan>) {
     let mut instructions = 0;
@@ -150,6 +159,9 @@ impl Planner for AutoHet {
         };
         let (plans, grids) = rayon::join(|| outer.best_plans(self.engine), grids);
         let mut plans = plans?;
+        if !self.engine.tries_grids() && judge.schedule().is_none() {
+            keep_promising(request, &mut plans)?;
+        }
         plans.truncate(if effort_is_over(request) { 1 } else { MAX_JUDGED });
         for plan in grids? {
             if !plans.contains(&plan) {

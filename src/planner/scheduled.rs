@@ -72,7 +72,7 @@ impl Scheduled {
     fn does_not_go(&self) -> PlanError {
         PlanError::DoesNotFit {
             reason: format!("none of the plans that were found can run under `{}`", self.choice),
-            hint: "interleaved needs micro batches that are a multiple of the stages, zb-h1 and gpipe need more memory than 1f1b: try another global batch size, more memory, or `--schedule 1f1b`"
+            hint: "interleaved needs micro batches that are a multiple of the stages, zb-h1 and gpipe need more memory than 1f1b, redundant needs pipelines of two stages or more: try another global batch size, more memory, or `--schedule 1f1b`"
                 .to_owned(),
         }
     }

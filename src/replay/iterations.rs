@@ -1,7 +1,9 @@
 //! Simulated iterations that several replays share.
 
+use super::ReplaySettings;
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
+use crate::elastic::checkpoint::{PersistTimes, persist_times};
 use crate::metrics::{IterationBreakdown, interface_use};
 use crate::plan::Plan;
 use crate::runtime::sim::{SimError, simulate};
@@ -43,9 +45,33 @@ impl IterationMemory {
     }
 }
 
+/// How long checkpoints of the last plan that took one are on their way: most are of the same plan as the one before.
+#[derive(Debug, Default)]
+pub(super) struct LastPersisted(Option<(Arc<Plan>, bool, PersistTimes)>);
+
+impl LastPersisted {
+    /// How long a checkpoint of the plan is on its way, with the interfaces to itself if `alone`, else with half of them.
+    pub(super) fn times(
+        &mut self,
+        plan: &Arc<Plan>,
+        alone: bool,
+        cluster: &Cluster,
+        settings: ReplaySettings<'_>,
+    ) -> PersistTimes {
+        let is_same = |(last, were_alone, _): &&(Arc<Plan>, bool, _)| Arc::ptr_eq(last, plan) && *were_alone == alone;
+        if let Some((.., times)) = self.0.as_ref().filter(is_same) {
+            return *times;
+        }
+        let left = if alone { cluster.clone() } else { left_by_uploads(cluster, f64::INFINITY) };
+        let times = persist_times(plan, settings.cost, &left, settings.checkpoint);
+        self.0 = Some((Arc::clone(plan), alone, times));
+        times
+    }
+}
+
 /// The nodes with what uploads leave of their interfaces: an upload shares an interface evenly with what training sends, and
 /// takes no more than it can use.
-pub(super) fn left_by_uploads(cluster: &Cluster, upload_bytes_per_s: f64) -> Cluster {
+fn left_by_uploads(cluster: &Cluster, upload_bytes_per_s: f64) -> Cluster {
     let mut left = cluster.clone();
     for node in &mut left.nodes {
         node.nic.bytes_per_s -= upload_bytes_per_s.min(node.nic.bytes_per_s / 2.0);

@@ -1,6 +1,9 @@
 //! The nodes of a policy that doesn't live on spot capacity.
 
-use crate::cluster::Node;
+use super::oracle::needs;
+use crate::cluster::{Cluster, Node};
+use crate::elastic::{NodeClass, Policy, nameless};
+use crate::plan::{PlanError, PlanRequest};
 use crate::trace::{NodeEvent, NodeEventKind};
 use crate::units::SimTime;
 use std::collections::BTreeMap;
@@ -28,7 +31,7 @@ pub(super) fn on_demand(events: &[NodeEvent]) -> Vec<NodeEvent> {
                     now.remove(name.as_str());
                 }
             }
-            NodeEventKind::Notice { .. } => {}
+            NodeEventKind::Notice { .. } | NodeEventKind::Cancelled(_) => {}
         }
     }
     let owned = |(number, node): (usize, &Node)| {
@@ -38,6 +41,43 @@ pub(super) fn on_demand(events: &[NodeEvent]) -> Vec<NodeEvent> {
         NodeEvent { time: SimTime::ZERO, kind: NodeEventKind::Up(Node { name, price_usd_per_hour, ..node.clone() }) }
     };
     most.into_values().flatten().enumerate().map(owned).collect()
+}
+
+/// Of these nodes those that a plan for them uses: nobody rents what would be idle.
+///
+/// Which ones of a kind is all the same. A plan for fewer nodes may use fewer still; there is always one that is left.
+pub(super) fn rented(
+    nodes: Vec<NodeEvent>,
+    policy: &Policy,
+    request: PlanRequest<'_>,
+) -> Result<Vec<NodeEvent>, PlanError> {
+    let mut rented = nodes;
+    loop {
+        let node = |event: &NodeEvent| match &event.kind {
+            NodeEventKind::Up(node) => Some(node.clone()),
+            NodeEventKind::Notice { .. } | NodeEventKind::Cancelled(_) | NodeEventKind::Down(_) => None,
+        };
+        // As everybody is asked, so that plans are made once.
+        let cluster = nameless(&Cluster { nodes: rented.iter().filter_map(node).collect() });
+        let planned = match policy.planner.plan(&PlanRequest { cluster: &cluster, ..request }.without_proof()) {
+            Ok(planned) => planned,
+            Err(PlanError::DoesNotFit { .. } | PlanError::EmptyCluster) => return Ok(rented),
+            Err(error) => return Err(error),
+        };
+        let mut needed = needs(&planned.plan, &cluster);
+        let before = rented.len();
+        rented.retain(|event| {
+            let class = node(event).map(|node| NodeClass::of(&node));
+            let Some(left) = class.and_then(|class| needed.get_mut(&class)).filter(|left| **left > 0) else {
+                return false;
+            };
+            *left -= 1;
+            true
+        });
+        if rented.len() == before {
+            return Ok(rented);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use std::sync::Arc;
 const WHOLE: u32 = 64;
 
 /// Nodes by kind.
-type Mix = BTreeMap<NodeClass, usize>;
+pub(super) type Mix = BTreeMap<NodeClass, usize>;
 
 /// The fastest plan of some nodes, with what an iteration of it goes into.
 type Best = (Arc<IterationBreakdown>, Arc<PlannedIteration>);
@@ -161,7 +161,7 @@ fn mix(cluster: &Cluster) -> Mix {
 }
 
 /// The nodes that a plan uses, by kind.
-fn needs(plan: &Plan, cluster: &Cluster) -> Mix {
+pub(super) fn needs(plan: &Plan, cluster: &Cluster) -> Mix {
     let used: std::collections::BTreeSet<&str> = plan.stages().map(|(_, stage)| stage.node.as_str()).collect();
     let nodes = cluster.nodes.iter().filter(|node| used.contains(node.name.as_str())).cloned().collect();
     mix(&Cluster { nodes })

@@ -1,12 +1,12 @@
 //! One policy's world: an event queue, a controller that reacts, and books that record.
 
 use super::books::{Booking, Books};
-use super::iterations::left_by_uploads;
+use super::iterations::LastPersisted;
 use super::oracle::Known;
 use super::outcome::{FetchedBytes, Phase, PolicyOutcome, RecoveryRecord};
 use super::{IterationMemory, ReplayError, ReplaySettings};
 use crate::cluster::Cluster;
-use crate::elastic::checkpoint::persist_times;
+use crate::elastic::checkpoint::PersistTimes;
 use crate::elastic::{
     Action, Cause, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Policy, Reconfiguration,
     RecoveryPlan, Snapshot, Source, copy_time,
@@ -77,6 +77,7 @@ pub(super) struct World<'a> {
     known: Vec<Known>,
     /// Iterations beside an upload, by number of the shape.
     slower: BTreeMap<usize, Arc<IterationBreakdown>>,
+    persisting: LastPersisted,
     /// When the last checkpoint is in the object store.
     uploaded: SimTime,
     recoveries: Vec<RecoveryRecord>,
@@ -127,6 +128,7 @@ impl<'a> World<'a> {
             shapes: BTreeMap::new(),
             known: Vec::new(),
             slower: BTreeMap::new(),
+            persisting: LastPersisted::default(),
             uploaded: SimTime::ZERO,
             recoveries: Vec::new(),
             recovery: None,
@@ -376,9 +378,9 @@ impl<'a> World<'a> {
     }
 
     /// How long a checkpoint is on its way, with the interfaces to itself or with half of them.
-    fn persist_times(&self, plan: &Running, alone: bool) -> crate::elastic::checkpoint::PersistTimes {
-        let cluster = if alone { self.cluster() } else { left_by_uploads(&self.cluster(), f64::INFINITY) };
-        persist_times(&plan.placed.plan, self.settings.cost, &cluster, self.settings.checkpoint)
+    fn persist_times(&mut self, plan: &Running, alone: bool) -> PersistTimes {
+        let cluster = self.cluster();
+        self.persisting.times(&plan.placed.plan, alone, &cluster, self.settings)
     }
 
     fn cluster(&self) -> Cluster {

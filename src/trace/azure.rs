@@ -2,8 +2,8 @@
 //!
 //! An event is a notice for the machines among its resources, first seen in some poll, and the loss comes at its
 //! `NotBefore`. The answer carries no clock: put the time of the poll under `time` (ISO 8601) when you log it. With it, the
-//! notice starts where the event was first seen, and an event that is gone from a poll before its `NotBefore` was
-//! cancelled. Without it, the notice is the 30 s that Azure gives at least. Only `Preempt` and `Terminate` take machines.
+//! notice starts where the event was first seen, and an event that is gone from a poll before its `NotBefore` is
+//! cancelled by then: its machines stay. Without it, the notice is the 30 s that Azure gives at least. Only `Preempt` and `Terminate` take machines.
 
 use super::error::TraceError;
 use super::json::{Document, Element};
@@ -29,7 +29,8 @@ struct Event {
     machines: Vec<String>,
     first_seen: Option<Timestamp>,
     loss: Timestamp,
-    is_cancelled: bool,
+    /// The poll from which it was gone before its time.
+    cancelled: Option<Timestamp>,
 }
 
 /// Reads the whole file.
@@ -54,15 +55,15 @@ pub(super) fn parse(document: &Document, name: &str) -> Result<Trace, TraceError
             seen.insert(id);
             let loss = loss(&event, time)?;
             if let Some(known) = events.get_mut(id) {
-                (known.loss, known.is_cancelled) = (loss, false);
+                (known.loss, known.cancelled) = (loss, None);
             } else {
                 let machines = machines(&event)?;
-                events.insert(id.to_owned(), Event { machines, first_seen: time, loss, is_cancelled: false });
+                events.insert(id.to_owned(), Event { machines, first_seen: time, loss, cancelled: None });
             }
         }
         for (id, event) in &mut events {
-            let is_early = time.is_some_and(|time| time < event.loss);
-            event.is_cancelled |= is_early && !seen.contains(id.as_str());
+            let early = time.filter(|time| *time < event.loss && !seen.contains(id.as_str()));
+            event.cancelled = event.cancelled.or(early);
         }
     }
     tell(&events, &mut sightings);
@@ -97,7 +98,7 @@ fn machines(event: &Element) -> Result<Vec<String>, TraceError> {
 }
 
 fn tell(events: &IndexMap<String, Event>, sightings: &mut Sightings) {
-    for event in events.values().filter(|event| !event.is_cancelled) {
+    for event in events.values() {
         let seen = event.first_seen.unwrap_or_else(|| {
             sightings.cover(event.loss);
             event.loss.saturating_sub(LEAST_NOTICE).unwrap_or(event.loss)
@@ -106,14 +107,17 @@ fn tell(events: &IndexMap<String, Event>, sightings: &mut Sightings) {
         let notice = SimTime(u64::try_from(notice_ns.max(0)).unwrap_or(u64::MAX));
         for machine in &event.machines {
             sightings.push(seen, machine, Sighting::Notice(notice));
+            if let Some(cancelled) = event.cancelled {
+                sightings.push(cancelled, machine, Sighting::Cancelled);
+            }
         }
     }
 }
 
 fn notes(events: &IndexMap<String, Event>, others: usize, polls_without_time: usize) -> Vec<String> {
-    let cancelled = events.values().filter(|event| event.is_cancelled).count();
+    let cancelled = events.values().filter(|event| event.cancelled.is_some()).count();
     let said = [
-        (cancelled, "events were gone from a poll before their `NotBefore`: cancelled, left out"),
+        (cancelled, "events were gone from a poll before their `NotBefore`: cancelled"),
         (others, "events neither preempt nor terminate: left out"),
         (polls_without_time, "polls have no `time` of their own: notices in them are taken for the least, 30 s"),
     ];
@@ -142,6 +146,7 @@ mod tests {
         let kind = |kind: &TraceEventKind| match kind {
             TraceEventKind::Up(_) => "up".to_owned(),
             TraceEventKind::Notice { notice } => format!("notice {}", notice.as_seconds()),
+            TraceEventKind::Cancelled => "cancelled".to_owned(),
             TraceEventKind::Down => "down".to_owned(),
         };
         let told = |e: &crate::trace::TraceEvent| format!("{} {} {}; ", e.time.as_seconds(), e.node, kind(&e.kind));
@@ -160,7 +165,10 @@ mod tests {
             poll("18:02:00", &[]),
         ];
         let trace = parse(&polls.join("\n"), "t").unwrap();
-        assert_eq!(story(&trace), "0 vm-a up; 20 vm-a notice 40; 60 vm-a down; ");
+        assert_eq!(
+            story(&trace),
+            "0 vm-a up; 0 vm-b up; 20 vm-a notice 40; 20 vm-b notice 280; 60 vm-a down; 120 vm-b cancelled; "
+        );
         assert_eq!((trace.format, trace.span), (TraceFormat::AzureScheduledEvents, SimTime::SECOND * 120));
         let said = ["1 events were gone from a poll", "1 events neither preempt"];
         assert!(said.iter().all(|start| trace.notes.iter().any(|note| note.starts_with(start))), "{:?}", trace.notes);

@@ -1,7 +1,7 @@
 //! The canonical CSV: `time_s,event,node[,gpu_type,gpu_count,zone,price_usd_per_hour,notice_s]`.
 //!
 //! - Columns come in any order; `time` (ISO 8601) may stand for `time_s`; lines that start with `#` are comments.
-//! - Events are `up`, `notice`, `down`, in any letter case, or the words that clouds use for them (see [`EVENTS`]).
+//! - Events are `up`, `notice`, `cancelled` (the notice is void), `down`, in any letter case, or the words that clouds use for them (see [`EVENTS`]).
 //! - `end`, of no node, says that the trace was observed until then, where nothing happens at its end.
 //! - What describes a node counts on `up` rows and is ignored on others; an empty cell leaves it open.
 //! - `notice_s` counts on `notice` rows (the time until the loss; left out, it is taken from the node's next `down`) and on
@@ -25,18 +25,21 @@ use std::collections::HashMap;
 enum Event {
     Up,
     Notice,
+    Cancelled,
     Down,
     /// Nothing happens, and the trace lasts until here.
     End,
 }
 
 /// The words for each event.
-const EVENTS: [(&str, Event); 12] = [
+const EVENTS: [(&str, Event); 14] = [
     ("up", Event::Up),
     ("add", Event::Up),
     ("launched", Event::Up),
     ("running", Event::Up),
     ("notice", Event::Notice),
+    ("cancelled", Event::Cancelled),
+    ("canceled", Event::Cancelled),
     ("down", Event::Down),
     ("remove", Event::Down),
     ("removed", Event::Down),
@@ -129,6 +132,11 @@ impl<'a> Reader<'a> {
                 }
                 self.push(time, node, TraceEventKind::Notice { notice: notice.unwrap_or_default() });
             }
+            Event::Cancelled => {
+                self.membership.cancelled(place, &node, written)?;
+                self.notices_end(&node, time);
+                self.push(time, node, TraceEventKind::Cancelled);
+            }
             Event::Down => self.down(row, time, node, written)?,
             Event::End => {}
         }
@@ -138,10 +146,7 @@ impl<'a> Reader<'a> {
     fn down(&mut self, row: &Row, time: SimTime, node: String, written: &str) -> Result<(), TraceError> {
         let known = self.membership.down(self.place(row, Column::Node), &node, written)?;
         let (is_warned, up_time) = (known.is_warned, known.up_time);
-        for index in self.open_notices.remove(&node).unwrap_or_default() {
-            let notice = time.saturating_sub(self.events[index].time);
-            self.events[index].kind = TraceEventKind::Notice { notice };
-        }
+        self.notices_end(&node, time);
         let asked = self.notice(row)?.unwrap_or_default();
         // A node can't have been warned before it was there.
         let notice = asked.min(time.saturating_sub(up_time));
@@ -151,6 +156,14 @@ impl<'a> Reader<'a> {
         }
         self.push(time, node, TraceEventKind::Down);
         Ok(())
+    }
+
+    /// Notices of unknown length have lasted until now.
+    fn notices_end(&mut self, node: &str, time: SimTime) {
+        for index in self.open_notices.remove(node).unwrap_or_default() {
+            let notice = time.saturating_sub(self.events[index].time);
+            self.events[index].kind = TraceEventKind::Notice { notice };
+        }
     }
 
     fn finish(mut self) -> Trace {
@@ -233,7 +246,7 @@ fn event(place: Place, cell: &str) -> Result<Event, TraceError> {
             Some(word) if !cell.is_empty() => format!("`{word}` is near"),
             _ => format!("known words are {}", EVENTS.map(|(word, _)| format!("`{word}`")).join(", ")),
         };
-        place.wrong("`up`, `notice` or `down`", cell, hint)
+        place.wrong("`up`, `notice`, `cancelled` or `down`", cell, hint)
     })
 }
 

@@ -26,6 +26,8 @@ pub enum NodeEventKind {
         /// From this event until then.
         notice: SimTime,
     },
+    /// The notice of the node of this name is void.
+    Cancelled(String),
     /// The node of this name is gone.
     Down(String),
 }
@@ -82,6 +84,7 @@ impl Trace {
                 TraceEventKind::Notice { notice } => {
                     NodeEventKind::Notice { node: event.node.clone(), notice: *notice }
                 }
+                TraceEventKind::Cancelled => NodeEventKind::Cancelled(event.node.clone()),
                 TraceEventKind::Down => NodeEventKind::Down(event.node.clone()),
             };
             Ok(NodeEvent { time: event.time, kind })

@@ -49,6 +49,16 @@ impl Membership {
         Ok(())
     }
 
+    /// The notice of `name` is void by a row with the event `event`.
+    pub fn cancelled(&mut self, place: Place, name: &str, event: &str) -> Result<(), TraceError> {
+        let is_warned = &mut self.node_up(place, name, event)?.is_warned;
+        if !std::mem::take(is_warned) {
+            let hint = "leave the row out, or give the node a row with the event `notice` before";
+            return Err(place.wrong("a node under notice", &shown(name), hint));
+        }
+        Ok(())
+    }
+
     /// `name` goes down by a row with the event `event`; what was known of it until now.
     pub fn down(&mut self, place: Place, name: &str, event: &str) -> Result<&Node, TraceError> {
         let node = self.node_up(place, name, event)?;

@@ -19,6 +19,8 @@ pub(super) enum Sighting {
     Up,
     /// It will be taken in so long; that it was, need not be seen.
     Notice(SimTime),
+    /// That it will be taken is no longer so.
+    Cancelled,
     /// It is gone.
     Down,
 }
@@ -145,6 +147,7 @@ fn settle(
         let is_new = match sighting {
             Sighting::Up => !is_up,
             Sighting::Notice(_) => is_up && !is_warned,
+            Sighting::Cancelled => is_up && is_warned,
             Sighting::Down => is_up,
         };
         if !is_new {
@@ -160,15 +163,23 @@ fn settle(
                 events.push((time, index, TraceEventKind::Down));
                 is_up = false;
             }
+            Sighting::Cancelled => {
+                events.push((time, index, TraceEventKind::Cancelled));
+                is_warned = false;
+            }
             Sighting::Notice(notice) => {
                 let next = seen[place + 1..].iter().find(|(_, _, next)| !matches!(next, Sighting::Notice(_)));
+                is_warned = true;
+                if next.is_some_and(|(_, _, next)| *next == Sighting::Cancelled) {
+                    events.push((time, index, TraceEventKind::Notice { notice }));
+                    continue;
+                }
                 let seen_loss = next.filter(|(_, _, next)| *next == Sighting::Down).map(|(time, _, _)| *time);
                 let loss = seen_loss.unwrap_or(time.saturating_add(notice));
                 // A node that is seen to come again was gone by then; nobody is warned for longer than a trace may last.
                 let loss = next.map_or(loss, |(next, _, _)| loss.min(*next));
                 let left = loss.saturating_sub(time).min(LATEST);
                 events.push((time, index, TraceEventKind::Notice { notice: left }));
-                is_warned = true;
                 if seen_loss.is_none() && loss <= span {
                     settled.unconfirmed += 1;
                     events.push((loss, index, TraceEventKind::Down));
@@ -211,6 +222,7 @@ mod tests {
         let kind = |kind: &TraceEventKind| match kind {
             TraceEventKind::Up(_) => "up".to_owned(),
             TraceEventKind::Notice { notice } => format!("notice {}", notice.as_seconds()),
+            TraceEventKind::Cancelled => "cancelled".to_owned(),
             TraceEventKind::Down => "down".to_owned(),
         };
         let story = trace.events.iter().map(|e| format!("{} {} {}; ", e.time.as_seconds(), e.node, kind(&e.kind)));

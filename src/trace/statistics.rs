@@ -152,6 +152,11 @@ impl Walk {
                     *is_warned = true;
                 }
             }
+            TraceEventKind::Cancelled => {
+                if let Some((_, is_warned)) = self.up.get_mut(node) {
+                    *is_warned = false;
+                }
+            }
             TraceEventKind::Down => {
                 let Some((since, is_warned)) = self.up.remove(node) else { return };
                 self.losses_with_notice += usize::from(is_warned);

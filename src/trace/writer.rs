@@ -20,6 +20,7 @@ pub fn write_canonical(trace: &Trace, out: impl io::Write) -> io::Result<()> {
         let (word, offer, notice) = match &event.kind {
             TraceEventKind::Up(offer) => ("up", offer, None),
             TraceEventKind::Notice { notice } => ("notice", &none, Some(*notice)),
+            TraceEventKind::Cancelled => ("cancelled", &none, None),
             TraceEventKind::Down => ("down", &none, None),
         };
         writer.write_record([
@@ -59,6 +60,8 @@ mod tests {
                     0,up,a,T4,8,z,2.9,\n\
                     0.25,up,\"b,\"\"c\"\"\",,,,,\n\
                     60,notice,a,,,,,120\n\
+                    90,cancelled,a,,,,,\n\
+                    100,notice,a,,,,,120\n\
                     180.000000001,down,a,,,,,\n";
         let trace = parse(text, "t").unwrap();
         let mut written = Vec::new();

@@ -192,6 +192,11 @@ impl<'a> World<'a> {
                 self.start_node(node)?;
             }
         }
+        let mut spared = change.spared;
+        spared.retain(|name| !self.noticed_early.remove(name) && self.nodes.has_joined(name));
+        if !spared.is_empty() {
+            self.handle(Event::Membership(MembershipChange { spared, ..MembershipChange::default() }), observe)?;
+        }
         let noticed: Vec<String> = change.noticed.into_iter().filter(|name| self.nodes.contains(name)).collect();
         if noticed.is_empty() {
             return Ok(());

@@ -159,7 +159,7 @@ fn a_loss_of_the_only_copy_goes_back_to_the_last_checkpoint(#[case] policy: &str
 fn a_join_that_does_not_pay_yet_is_weighed_again() {
     // Connecting takes so long that a second node is worth it only once changes are seen to be rare.
     let slow = ReconfigurationSettings { communicators_s: 1500.0, ..ReconfigurationSettings::default() };
-    let outcome = GPT.replay_with("autohet", "0,up,a,T4,4\n1700,up,b,T4,4\n20000,up,z,T4,1\n", &slow);
+    let outcome = GPT.replay_with("oobleck", "0,up,a,T4,4\n1700,up,b,T4,4\n20000,up,z,T4,1\n", &slow);
     let [recovery] = &outcome.recoveries[..] else { panic!("{:?}", outcome.recoveries) };
     assert_eq!(recovery.cause, Cause::Join);
     // One change and an hour assumed before the trace: the mean time between changes at `t` is `h = (3600 + t) / 2`. In

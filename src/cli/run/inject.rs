@@ -119,7 +119,7 @@ pub(super) fn gpus_up(events: &[NodeEvent]) -> impl Iterator<Item = (SimTime, u6
         match &event.kind {
             NodeEventKind::Up(node) => drop(up.insert(&node.name, node.gpu_count)),
             NodeEventKind::Down(name) => drop(up.remove(name.as_str())),
-            NodeEventKind::Notice { .. } => {}
+            NodeEventKind::Notice { .. } | NodeEventKind::Cancelled(_) => {}
         }
         (event.time, up.values().map(|count| u64::from(*count)).sum())
     })

@@ -1,5 +1,6 @@
 //! Redundant computation (Bamboo; Thorpe et al., NSDI 2023).
 
+use super::neighbours::apart;
 use super::{JoinRule, Policy, planned_by};
 use crate::cluster::Cluster;
 use crate::cost::{CostError, CostModel, CostSettings};
@@ -10,7 +11,8 @@ use crate::plan::{Judge, JudgedPlan, Plan, PlanError, PlanRequest, PlannedIterat
 
 /// Each stage holds a second copy of its successor's layers and does their forward pass too, where the schedule leaves time;
 /// when one node is lost, its predecessor goes on in its place: no state is lost and nobody plans or rebuilds communicators.
-/// Neighbours lost together take a copy with them, and training goes back to the last checkpoint unless another replica has
+/// Neighbouring stages are on different nodes where the planner's GPUs allow it, as in the paper, since a node takes all its
+/// stages with it. Neighbours lost together take a copy with them, and training goes back to the last checkpoint unless another replica has
 /// the layers.
 ///
 /// What that costs is in the program: redundant forward passes and a longer optimizer step in time, weights and optimizer
@@ -29,6 +31,8 @@ pub(super) fn policy() -> Policy {
         joins: JoinRule::WhenItPays,
         heeds_notice: false,
         stands_in: true,
+        connects_ahead: false,
+        avoids_zones: false,
         ..super::autohet::policy()
     }
 }
@@ -56,7 +60,7 @@ impl Planner for Redundant {
 }
 
 fn redundant(plan: &Plan) -> Plan {
-    Plan { schedule: ScheduleKind::Redundant, ..plan.clone() }
+    Plan { schedule: ScheduleKind::Redundant, ..apart(plan) }
 }
 
 /// The model priced with more state a parameter: a second one's weights and optimizer state.

@@ -20,6 +20,8 @@ pub(super) fn policy() -> Policy {
         joins: JoinRule::WhenItPays,
         heeds_notice: false,
         plans_ahead: true,
+        connects_ahead: false,
+        avoids_zones: false,
         ..super::autohet::policy()
     }
 }

@@ -17,6 +17,8 @@ pub(super) fn policy() -> Policy {
         choice: PlanChoice::Liveput,
         sources: AllowedSources::MemoryAndObjectStore,
         joins: JoinRule::WhenItPays,
+        connects_ahead: false,
+        avoids_zones: false,
         ..super::autohet::policy()
     }
 }

@@ -14,6 +14,8 @@ pub(super) fn policy() -> Policy {
         joins: JoinRule::Never,
         heeds_notice: false,
         fixed_shape: true,
+        connects_ahead: false,
+        avoids_zones: false,
         ..super::autohet::policy()
     }
 }

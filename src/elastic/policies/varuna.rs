@@ -13,6 +13,8 @@ pub(super) fn policy() -> Policy {
         sources: AllowedSources::ObjectStore,
         joins: JoinRule::WhenFaster,
         saves_before_change: true,
+        connects_ahead: false,
+        avoids_zones: false,
         ..super::autohet::policy()
     }
 }

@@ -227,17 +227,23 @@ impl Account {
     }
 }
 
+/// A history from the start, in the account and in the bitmap.
+fn lived(history: Vec<[u8; 8]>) -> (Account, LayerBitmap) {
+    let mut account = Account { up: (0..NAMES.len()).collect(), ..Account::default() };
+    let mut bitmap = LayerBitmap::new(layout(LAYERS));
+    for bytes in history {
+        account.happen(bytes, &mut bitmap);
+    }
+    (account, bitmap)
+}
+
 proptest! {
     #[test]
     fn any_history_is_recovered_from_as_far_as_its_copies_allow(
         history in prop::collection::vec(any::<[u8; 8]>(), 0..60),
         next in any::<[u8; 8]>(),
     ) {
-        let mut account = Account { up: (0..NAMES.len()).collect(), ..Account::default() };
-        let mut bitmap = LayerBitmap::new(layout(LAYERS));
-        for bytes in history {
-            account.happen(bytes, &mut bitmap);
-        }
+        let (account, bitmap) = lived(history);
         let Some(plan) = account.plan(next) else { return Ok(()) };
         let up = cluster(&account.names());
         for sources in [AllowedSources::All, AllowedSources::MemoryAndObjectStore, AllowedSources::ObjectStore] {
@@ -252,11 +258,7 @@ proptest! {
         history in prop::collection::vec(any::<[u8; 8]>(), 0..40),
         next in any::<[u8; 8]>(),
     ) {
-        let mut account = Account { up: (0..NAMES.len()).collect(), ..Account::default() };
-        let mut bitmap = LayerBitmap::new(layout(LAYERS));
-        for bytes in history {
-            account.happen(bytes, &mut bitmap);
-        }
+        let (account, bitmap) = lived(history);
         let Some(plan) = account.plan(next) else { return Ok(()) };
         let up = cluster(&account.names());
         let recovery = plan_recovery(&bitmap, &plan, &up, &options(AllowedSources::All));

@@ -279,12 +279,13 @@ pub fn column_bound_s(setting: &Setting, replicas: u32, (known_s, enough_s): (f6
 /// How exactly [`column_bound_s`] is found.
 const PRECISION: f64 = 1e-3;
 
-/// Most replicas that the cluster can hold: each has at least one unit, one micro batch and memory for every layer.
+/// Most replicas that the cluster can hold: each has at least one unit (two where its
+/// stages need neighbours), one micro batch and memory for every layer.
 pub fn most_replicas(setting: &Setting) -> u32 {
     let middle = Ends { embedding: false, head: false };
     let layers = setting.most_of(|class| f64::from(class.max_layers(middle, 1)));
     let by_memory = (layers / f64::from(setting.num_layers.max(1)) + 1e-6) as u32;
-    by_memory.min(setting.units()).min(setting.micro_batches)
+    by_memory.min(setting.units() / setting.least_depth()).min(setting.micro_batches)
 }
 
 /// Work of one micro batch in layers, `W`.

@@ -32,7 +32,7 @@ const MAX_REALISED_PER_SETTING: usize = 5;
 /// Replicas up to which stage 1 is solved for each of them; of more, kinds are all that a search can tell apart.
 const MAX_SOLVED_REPLICAS: u32 = 64;
 /// How much slower than the best a construction may be to be looked at: what improving it and real links may change.
-const WORTH_A_LOOK: f64 = 1.12;
+pub(super) const WORTH_A_LOOK: f64 = 1.12;
 
 /// All settings of a request, and their points by bound.
 pub struct Outer<'a> {

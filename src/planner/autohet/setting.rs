@@ -179,6 +179,12 @@ impl Setting {
         self
     }
 
+    /// Stages that a replica has at least.
+    pub fn least_depth(&self) -> u32 {
+        let is_redundant = self.schedule.is_some_and(|choice| choice.kind() == ScheduleKind::Redundant);
+        if is_redundant { 2 } else { 1 }
+    }
+
     /// Micro batches that a replica which is to have about so many may have to have room for.
     pub fn most_micro_batches(&self, about: u32) -> u32 {
         let holds_all = self.schedule.is_some_and(|choice| choice.kind() == ScheduleKind::GPipe);

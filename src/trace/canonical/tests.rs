@@ -7,6 +7,7 @@ fn seconds(trace: &Trace) -> Vec<(f64, &str, String)> {
     let kind = |kind: &TraceEventKind| match kind {
         TraceEventKind::Up(_) => "up".to_owned(),
         TraceEventKind::Notice { notice } => format!("notice {}", notice.as_seconds()),
+        TraceEventKind::Cancelled => "cancelled".to_owned(),
         TraceEventKind::Down => "down".to_owned(),
     };
     trace.events.iter().map(|event| (event.time.as_seconds(), event.node.as_str(), kind(&event.kind))).collect()
@@ -144,8 +145,11 @@ fn headers_that_are_refused(#[case] header: &str, #[case] problem: &str, #[case]
 #[case("1e30,up,a", "found `1e30`")]
 #[case(",up,a", "column `time_s`: expected seconds from 0 to 100 years, found nothing")]
 #[case("9,up,a\n8,down,a", "column `time_s`: expected a time no earlier than line 2 (`9`), found `8`")]
-#[case("0,upp,a", "column `event`: expected `up`, `notice` or `down`, found `upp`\nhint: `up` is near")]
-#[case("0,,a", "column `event`: expected `up`, `notice` or `down`, found nothing\nhint: known words are `up`, `add`")]
+#[case("0,upp,a", "column `event`: expected `up`, `notice`, `cancelled` or `down`, found `upp`\nhint: `up` is near")]
+#[case(
+    "0,,a",
+    "column `event`: expected `up`, `notice`, `cancelled` or `down`, found nothing\nhint: known words are `up`, `add`"
+)]
 #[case("0,up,", "column `node`: expected the node's name, found nothing")]
 #[case("0,up", "column `node`: expected the node's name, found nothing")]
 #[case("0,up,a,T4,0", "column `gpu_count`: expected a whole number of GPUs from 1 to 1024, found `0`")]

@@ -148,7 +148,7 @@ fn losses_follow_the_hours_of_the_day() {
             match event.kind {
                 TraceEventKind::Up(_) => up += 1.0,
                 TraceEventKind::Down => (up, *losses) = (up - 1.0, *losses + 1.0),
-                TraceEventKind::Notice { .. } => {}
+                TraceEventKind::Notice { .. } | TraceEventKind::Cancelled => {}
             }
         }
     }
