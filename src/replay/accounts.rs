@@ -190,7 +190,7 @@ impl<'a> Bill<'a> {
                         bill.pay(node, (since, event.time), quotes, span);
                     }
                 }
-                NodeEventKind::Notice { .. } => {}
+                NodeEventKind::Notice { .. } | NodeEventKind::Cancelled(_) => {}
             }
         }
         for (since, node) in up.into_values() {

@@ -37,7 +37,7 @@ impl Durations {
                         durations.push(event.time.saturating_sub(start), false);
                     }
                 }
-                TraceEventKind::Notice { .. } => {}
+                TraceEventKind::Notice { .. } | TraceEventKind::Cancelled => {}
             }
         }
         for start in since.into_values() {

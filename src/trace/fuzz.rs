@@ -156,7 +156,9 @@ fn check_story(trace: &Trace) {
         match &event.kind {
             TraceEventKind::Up(_) => assert!(up.insert(&event.node), "{event:?} is up"),
             TraceEventKind::Down => assert!(up.remove(&event.node), "{event:?} isn't up"),
-            TraceEventKind::Notice { .. } => assert!(up.contains(&event.node), "{event:?} isn't up"),
+            TraceEventKind::Notice { .. } | TraceEventKind::Cancelled => {
+                assert!(up.contains(&event.node), "{event:?} isn't up")
+            }
         }
     }
     assert!(trace.notes.first().is_some_and(|note| note.contains("mean availability")), "{:?}", trace.notes);

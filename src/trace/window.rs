@@ -39,6 +39,11 @@ impl Trace {
                         *loss = Some(event.time.saturating_add(*notice));
                     }
                 }
+                TraceEventKind::Cancelled => {
+                    if let Some((_, loss)) = up.get_mut(event.node.as_str()) {
+                        *loss = None;
+                    }
+                }
             }
         }
         up
@@ -86,6 +91,7 @@ mod tests {
                 TraceEventKind::Up(offer) => format!("up {}", offer.gpu_type.as_deref().unwrap_or_default()),
                 TraceEventKind::Notice { notice } => format!("notice {}", notice.as_seconds()),
                 TraceEventKind::Down => "down".to_owned(),
+                TraceEventKind::Cancelled => "cancelled".to_owned(),
             };
             let story = events.iter().map(|e| format!("{} {} {}; ", e.time.as_seconds(), e.node, kind(&e.kind)));
             story.collect::<String>()

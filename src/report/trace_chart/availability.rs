@@ -50,7 +50,7 @@ impl Levels {
                         _ => levels.losses.push((time_s, 1)),
                     }
                 }
-                TraceEventKind::Notice { .. } => continue,
+                TraceEventKind::Notice { .. } | TraceEventKind::Cancelled => continue,
             }
             if levels.changes.last().is_some_and(|(at_s, _)| at_s.to_bits() == time_s.to_bits()) {
                 levels.changes.pop();

@@ -25,6 +25,7 @@ fn story(trace: &Trace) -> String {
         TraceEventKind::Up(offer) => format!("+{}", offer.gpu_type.as_deref().unwrap_or_default()),
         TraceEventKind::Notice { .. } => "!".to_owned(),
         TraceEventKind::Down => "-".to_owned(),
+        TraceEventKind::Cancelled => "~".to_owned(),
     };
     let told = trace.events.iter().map(|e| format!("{} {}{}; ", e.time.as_seconds(), e.node, sign(&e.kind)));
     told.collect::<Vec<_>>().concat()
