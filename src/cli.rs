@@ -36,8 +36,9 @@ pub use args::SimArgs;
 #[cfg(feature = "burn-cpu")]
 pub use run::{RunArgs, run_training};
 
+use crate::report::Records;
 use anyhow::anyhow;
-use args::{ReproduceCommand, SimCommand};
+use args::{Format, ReproduceCommand, SimCommand};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -147,6 +148,21 @@ fn print(text: &str) -> anyhow::Result<()> {
 
 fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     print(&serde_json::to_string_pretty(value)?)
+}
+
+/// Prints the same in the form that was asked for.
+fn print_as(
+    format: Format,
+    table: impl FnOnce() -> String,
+    json: &serde_json::Value,
+    records: &Records,
+) -> anyhow::Result<()> {
+    match format {
+        Format::Table => print(&table()),
+        Format::Json => print_json(json),
+        Format::Csv => print(&records.csv()),
+        Format::Markdown => print(&records.markdown()),
+    }
 }
 
 /// The reader of stdout has gone, as in `autohet-sim … | head`: not an error.

@@ -85,6 +85,7 @@ impl fmt::Display for Block {
 
 /// What of a layer's activations is stored for the backward pass, and what is computed again (Korthikanti et al. 2022).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Recompute {
     /// Everything is stored.
@@ -108,6 +109,7 @@ impl fmt::Display for Recompute {
 
 /// Number format of weights and activations in the matrix products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
     /// 32-bit throughout.

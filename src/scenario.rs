@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 /// A replay's inputs, or a plan's. Every key has a default except the trace and the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
     /// Name of the model preset.
@@ -33,6 +34,7 @@ pub struct Scenario {
     /// Policies to replay, side by side.
     pub policies: Vec<String>,
     /// Files of measured layer times, or folders of them, which replace the estimate; one of them may stand by itself.
+    #[cfg_attr(test, schemars(with = "one_or_many::OneOrMany"))]
     #[serde(with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub profile: Vec<PathBuf>,
     /// Who wrote this file; absent where a person did.
@@ -56,6 +58,7 @@ pub struct Scenario {
 
 /// The program that wrote a resolved scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WrittenBy {
     /// Version of autohet.
@@ -66,6 +69,7 @@ pub struct WrittenBy {
 
 /// The trace, and what it leaves open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TraceSettings {
     /// The file.
@@ -93,6 +97,7 @@ pub struct TraceSettings {
 
 /// The network interfaces of every node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct NetworkSettings {
     /// Bandwidth of one interface, per direction.
@@ -108,6 +113,7 @@ pub struct NetworkSettings {
 
 /// What a single flow between nodes of one GPU type reaches, by the size of its messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FlowSettings {
     /// GPU type, by any of its names.

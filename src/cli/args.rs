@@ -13,7 +13,9 @@ pub(super) use iteration::IterationArgs;
 pub(super) use planning::{CompareArgs, JudgeName, ObjectiveName, PlanArgs, ProblemArgs};
 pub(super) use recommend::RecommendArgs;
 pub(super) use sweep::{MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
-pub(super) use terminal::{CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs};
+pub(super) use terminal::{
+    CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs, ShowSchemaArgs,
+};
 pub(super) use variation::VariationArgs;
 
 use super::reproduce::{RecoveryArgs, SailorArgs};
@@ -71,7 +73,7 @@ pub(super) enum SimCommand {
     Recommend(RecommendArgs),
     /// Says what of this machine works, and what to do about the rest.
     Doctor(DoctorArgs),
-    /// Lists what there is by name: models, GPU types, policies, planners, trace formats.
+    /// Lists what there is by name: models, GPU types, policies, planners, trace formats, schemas.
     List(ListArgs),
     /// Shows one of them in full.
     #[command(subcommand)]
@@ -82,26 +84,27 @@ pub(super) enum SimCommand {
     Man(ManArgs),
 }
 
-/// How results are printed.
+/// How results are printed: the same in four forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// For people.
     Table,
-    /// For machines.
+    /// For machines, in full.
     Json,
-}
-
-/// How a comparison is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ComparisonFormat {
-    /// For people.
-    Table,
-    /// For machines, with the plans.
-    Json,
+    /// For a spreadsheet: a row for each thing.
+    Csv,
     /// For a document.
     Markdown,
-    /// For a spreadsheet: a row for each planner.
-    Csv,
+}
+
+/// How a run that goes on is printed.
+#[cfg(feature = "burn-cpu")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum StreamFormat {
+    /// For people.
+    Table,
+    /// For machines.
+    Json,
 }
 
 /// Engines of the planner autohet.
@@ -195,7 +198,7 @@ pub(super) struct ReplayArgs {
     /// Also write all of it as one page of HTML, which needs nothing else
     #[arg(long, value_name = "HTML")]
     pub(super) report: Option<PathBuf>,
-    /// What to print on stdout: a table, or the summary as JSON
+    /// What to print on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
     /// Print nothing on stderr but errors

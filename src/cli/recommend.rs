@@ -1,6 +1,6 @@
 //! `autohet-sim recommend`.
 
-use super::args::{ComparisonFormat, ObjectiveName, RecommendArgs};
+use super::args::{Format, ObjectiveName, RecommendArgs};
 use super::progress::Progress;
 use super::{Verdict, files, job, print, print_json};
 use crate::cluster::GpuSpec;
@@ -37,16 +37,16 @@ pub(super) fn run(args: &RecommendArgs) -> anyhow::Result<Verdict> {
         files::write_files(&[(path.as_path(), plot(&question, &answer).as_bytes())])?;
     }
     match args.format {
-        ComparisonFormat::Table => print(&text(args, &question, &answer, mixes.len()))?,
-        ComparisonFormat::Json => print_json(&json!({
+        Format::Table => print(&text(args, &question, &answer, mixes.len()))?,
+        Format::Json => print_json(&json!({
             "budget_usd_per_hour": args.budget_usd_per_hour,
             "mixes": mixes.len(),
             "front": records(&question, &answer).json(),
             "recommended": answer.chosen.map(|place| answer.mixes[place].mix.clone()),
             "commands": answer.chosen.map(|place| commands(args, &question, &answer.mixes[place])),
         }))?,
-        ComparisonFormat::Markdown => print(&records(&question, &answer).markdown())?,
-        ComparisonFormat::Csv => print(&records(&question, &answer).csv())?,
+        Format::Markdown => print(&records(&question, &answer).markdown())?,
+        Format::Csv => print(&records(&question, &answer).csv())?,
     }
     if answer.chosen.is_none() {
         eprintln!("{}", nothing(&answer));

@@ -61,6 +61,8 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     match args.format {
         Format::Json => print(&summary.to_json())?,
         Format::Table => print_table(&replay, &scenario, &written)?,
+        Format::Csv => print(&summary.records().csv())?,
+        Format::Markdown => print(&summary.records().markdown())?,
     }
     Ok(if replay.policies.iter().any(|outcome| outcome.iterations > 0) { Verdict::Good } else { Verdict::Bad })
 }

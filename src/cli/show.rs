@@ -1,16 +1,29 @@
 //! `autohet-sim show`.
 
-use super::Verdict;
-use super::args::{ShowCommand, ShowGpuArgs};
+use super::args::{ShowCommand, ShowGpuArgs, ShowSchemaArgs};
 use super::list::print_records;
+use super::{Verdict, print};
 use crate::cluster::GpuSpec;
 use crate::report::{Records, rounded};
+use crate::{schemas, suggest};
+use anyhow::anyhow;
 use serde_json::Value;
 
 pub(super) fn run(command: &ShowCommand) -> anyhow::Result<Verdict> {
     match command {
         ShowCommand::Gpu(args) => run_gpu(args),
+        ShowCommand::Schema(args) => run_schema(args),
     }
+}
+
+/// The schema as it is kept.
+fn run_schema(args: &ShowSchemaArgs) -> anyhow::Result<Verdict> {
+    let name = &args.name;
+    let known = schemas::ALL.map(|schema| schema.name);
+    let schema = schemas::by_name(name)
+        .ok_or_else(|| anyhow!("there is no schema of `{name}`\nhint: {}", suggest::hint(name, known)))?;
+    print(schema.text)?;
+    Ok(Verdict::Good)
 }
 
 /// Each figure with its unit, and the source that the catalog names for it.

@@ -1,6 +1,6 @@
 //! `autohet-sim sweep` and `sweep merge`.
 
-use super::args::{ComparisonFormat, MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
+use super::args::{Format, MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
 use super::progress::Progress;
 use super::{Verdict, files, print};
 use crate::report::{
@@ -141,17 +141,17 @@ fn finish(
     let written = results.write(out)?;
     write_gate(results, args, gate.as_ref())?;
     match args.format {
-        ComparisonFormat::Table => {
+        Format::Table => {
             let gate = gate.as_ref().map(|gate| format!("\n{}", gate_text(gate))).unwrap_or_default();
             let table = sweep_table(&results.table, Screen::of_stdout());
             print(&format!("{table}{gate}details: {}\n", written.display()))?;
         }
-        ComparisonFormat::Json => print(&results.table.json_lines())?,
-        ComparisonFormat::Markdown => print(&markdown(results, gate.as_ref()))?,
-        ComparisonFormat::Csv => print(&results.table.csv())?,
+        Format::Json => print(&results.table.json_lines())?,
+        Format::Markdown => print(&markdown(results, gate.as_ref()))?,
+        Format::Csv => print(&results.table.csv())?,
     }
     let has_failed = results.table.count(SweepStatus::Error) > 0;
-    if let (false, Some(gate)) = (args.quiet || args.format == ComparisonFormat::Table, &gate) {
+    if let (false, Some(gate)) = (args.quiet || args.format == Format::Table, &gate) {
         eprintln!("{}", gate_text(gate).trim_end());
     }
     if has_failed {
@@ -169,7 +169,7 @@ fn markdown(results: &SweepResults, gate: Option<&GateOutcome>) -> String {
 fn write_gate(results: &SweepResults, args: &SweepResultsArgs, gate: Option<&GateOutcome>) -> anyhow::Result<()> {
     let page = args.summary_markdown.as_ref().map(|path| (path, markdown(results, gate)));
     let junit = args.junit.as_ref().zip(gate).map(|(path, gate)| (path, gate_junit(results.name(), gate)));
-    let report = args.report.as_ref().map(|path| (path, results.html()));
+    let report = args.report.as_ref().map(|path| (path, results.html(gate)));
     let files: Vec<(&Path, &[u8])> =
         page.iter().chain(&junit).chain(&report).map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
     files::write_files(&files)

@@ -4,7 +4,7 @@ use super::args::{ConvertArgs, Format, GenerateArgs, MarketArgs, ReadingArgs, St
 use super::{Verdict, files, job, print, print_json};
 use crate::cluster::GpuSpec;
 use crate::input;
-use crate::report::{Screen, statistics_table};
+use crate::report::{Screen, statistics_records, statistics_table};
 use crate::scenario::Scenario;
 use crate::trace::generator::{GeneratorSettings, PoolSettings, generate};
 use crate::trace::{ReadOptions, Trace, TraceStatistics, read_with, write_canonical};
@@ -100,6 +100,8 @@ fn run_stats(args: &StatsArgs) -> anyhow::Result<Verdict> {
             let entry = |((file, format, statistics), notes): (&(String, _, TraceStatistics), &Vec<String>)| serde_json::json!({ "file": file, "format": format, "notes": notes, "statistics": statistics });
             print_json(&all.iter().zip(&notes).map(entry).collect())?;
         }
+        Format::Csv => print(&statistics_records(&all).csv())?,
+        Format::Markdown => print(&statistics_records(&all).markdown())?,
     }
     Ok(Verdict::Good)
 }

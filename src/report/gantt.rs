@@ -5,15 +5,14 @@
 //! from green; what is computed has letters and numbers besides.
 
 mod bars;
-mod svg;
 
 use super::figures::{or_absent, percent};
 use super::iteration::{IterationReport, StageRow};
+use super::svg::{Anchor, Svg};
 use crate::ids::Rank;
 use crate::plan::{Replica, ScheduleKind};
 use crate::units::format_seconds;
 use bars::{Bar, Kind, bars_of_ranks};
-use svg::{Anchor, Svg};
 
 /// Rows beyond these aren't drawn: a page has an end.
 const MOST_ROWS: usize = 64;
@@ -36,8 +35,22 @@ const CHARACTER: f64 = 6.6;
 
 /// The iteration as an SVG figure, time in milliseconds from left to right.
 pub fn gantt_svg(report: &IterationReport<'_>) -> String {
+    gantt_svg_of(report, usize::MAX)
+}
+
+/// The same with rows for so many bars at most, but for the first row, which is always there.
+pub(super) fn gantt_svg_of(report: &IterationReport<'_>, most_bars: usize) -> String {
     let rows = report.rows();
-    let shown = &rows[..rows.len().min(MOST_ROWS)];
+    let bars = bars_of_ranks(&report.iteration.program, &report.iteration.timeline);
+    let ranks = report.iteration.program.ranks().iter().enumerate().filter(|(_, rank)| rank.tensor_rank == 0);
+    let ranks: Vec<usize> = ranks.map(|(rank, _)| rank).take(MOST_ROWS).collect();
+    let mut drawn = 0;
+    let fits = |rank: &&usize| {
+        drawn += bars[Rank::from(**rank).index()].len();
+        drawn <= most_bars
+    };
+    let count = ranks.iter().take_while(fits).count().max(1).min(rows.len());
+    let shown = &rows[..count];
     let tops = tops(report, shown);
     let bottom = tops.last().map_or(TOP, |last| last + ROW_HEIGHT);
     let left_out = rows.len() - shown.len();
@@ -47,9 +60,7 @@ pub fn gantt_svg(report: &IterationReport<'_>) -> String {
     heading(&mut svg, report, scale.right + MARGIN);
     legend(&mut svg, report);
     axis(&mut svg, &scale, bottom);
-    let bars = bars_of_ranks(&report.iteration.program, &report.iteration.timeline);
-    let ranks = report.iteration.program.ranks().iter().enumerate().filter(|(_, rank)| rank.tensor_rank == 0);
-    for ((row, &top), (rank, _)) in shown.iter().zip(&tops).zip(ranks) {
+    for ((row, &top), &rank) in shown.iter().zip(&tops).zip(&ranks) {
         labels(&mut svg, report, row, (scale.right + MARGIN, top));
         svg.frame((LEFT, top), (scale.right - LEFT, PASS_HEIGHT));
         for bar in &bars[Rank::from(rank).index()] {

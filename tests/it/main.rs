@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bounds;
+mod browser;
 mod contract;
 mod determinism;
 mod documents;

@@ -1,8 +1,6 @@
 //! Arguments of `plan` and `compare`.
 
-use super::{
-    ComparisonFormat, EngineName, Format, JobArgs, VariationArgs, parse_duration, parse_positive, parse_seconds,
-};
+use super::{EngineName, Format, JobArgs, VariationArgs, parse_duration, parse_positive, parse_seconds};
 use crate::plan::{ScheduleChoice, ScheduleChoiceError};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -117,6 +115,9 @@ pub(in crate::cli) struct PlanArgs {
     /// Also write the plan as Sailor writes it: equal replicas as one pipeline, in JSON
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) export: Option<PathBuf>,
+    /// Also write the plan, its memory and one iteration as one page of HTML, which needs nothing else
+    #[arg(long, value_name = "HTML")]
+    pub(in crate::cli) report: Option<PathBuf>,
     /// What to print on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(in crate::cli) format: Format,
@@ -138,6 +139,6 @@ pub(in crate::cli) struct CompareArgs {
     #[arg(long = "planner", value_name = "NAMES", value_delimiter = ',')]
     pub(in crate::cli) planners: Option<Vec<String>>,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
-    pub(in crate::cli) format: ComparisonFormat,
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(in crate::cli) format: Format,
 }

@@ -1,6 +1,6 @@
 //! Arguments of `recommend`.
 
-use super::{ComparisonFormat, JobArgs, ObjectiveName, parse_positive};
+use super::{Format, JobArgs, ObjectiveName, parse_positive};
 use crate::sweep::Effort;
 use crate::trace::TraceFormat;
 use clap::{Args, ValueEnum};
@@ -79,8 +79,8 @@ pub(in crate::cli) struct RecommendArgs {
     #[arg(long, value_name = "SVG")]
     pub(in crate::cli) plot: Option<PathBuf>,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
-    pub(in crate::cli) format: ComparisonFormat,
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(in crate::cli) format: Format,
     /// Print nothing on stderr but errors
     #[arg(long, short)]
     pub(in crate::cli) quiet: bool,

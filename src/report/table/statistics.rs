@@ -3,9 +3,17 @@
 use super::Screen;
 use super::grid::{Best, Grid};
 use crate::report::figures::{count, figure, percent};
+use crate::report::records::Records;
 use crate::trace::statistics::Spread;
 use crate::trace::{TraceFormat, TraceStatistics};
 use crate::units::format_seconds;
+use serde_json::json;
+
+/// A row for each trace: its file, the format that was recognised, and its statistics.
+pub fn statistics_records(traces: &[(String, TraceFormat, TraceStatistics)]) -> Records {
+    let row = |(file, format, statistics): &(String, TraceFormat, TraceStatistics)| json!({ "file": file, "format": format, "statistics": statistics });
+    Records::of_json(&traces.iter().map(row).collect::<Vec<_>>())
+}
 
 /// One column a trace: its file, the format that was recognised, and its statistics.
 pub fn statistics_table(traces: &[(String, TraceFormat, TraceStatistics)], screen: Screen) -> String {
