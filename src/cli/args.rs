@@ -58,10 +58,10 @@ pub(super) enum SimCommand {
     /// Executes one iteration of a plan in simulated time: what its GPUs do, what fills their memory, and a chart of it.
     Iteration(IterationArgs),
     /// Repeats published comparisons: the paper's on the simulator, a peer's by its own judge.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  autohet-sim reproduce paper")]
     Reproduce(ReproduceCommand),
     /// Makes and measures availability traces.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  autohet-sim trace stats traces/aws-spot.csv")]
     Trace(TraceCommand),
     /// Replays many traces, or many markets made from one description, and puts the policies side by side.
     Across(AcrossArgs),
@@ -76,7 +76,7 @@ pub(super) enum SimCommand {
     /// Lists what there is by name: models, GPU types, policies, planners, trace formats, schemas.
     List(ListArgs),
     /// Shows one of them in full.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  autohet-sim show gpu H20")]
     Show(ShowCommand),
     /// Prints a completion script for a shell.
     Completions(CompletionsArgs),
@@ -120,6 +120,7 @@ pub(super) enum EngineName {
 
 /// The training job: shared by replays and plans.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Job")]
 pub(super) struct JobArgs {
     /// Model preset [default: gpt3-6.7b]
     #[arg(long, value_name = "NAME")]
@@ -128,42 +129,43 @@ pub(super) struct JobArgs {
     #[arg(long, value_name = "SAMPLES", allow_negative_numbers = true)]
     pub(super) global_batch_size: Option<u32>,
     /// Number format of the matrix products [default: fp16]
-    #[arg(long, value_parser = parse_precision, value_name = "fp32|fp16|bf16")]
+    #[arg(long, value_parser = parse_precision, value_name = "fp32|fp16|bf16", hide_short_help = true)]
     pub(super) precision: Option<Precision>,
     /// JSON file of measured layer times, which replace the estimate, or a folder of such files; may be repeated
-    #[arg(long, value_name = "FILE|FOLDER")]
+    #[arg(long, value_name = "FILE|FOLDER", hide_short_help = true)]
     pub(super) profile: Vec<PathBuf>,
     /// What the training framework does: plain, megatron-lm or deepspeed [default: plain]
-    #[arg(long, value_parser = parse_framework, value_name = "NAME")]
+    #[arg(long, value_parser = parse_framework, value_name = "NAME", hide_short_help = true)]
     pub(super) framework: Option<Framework>,
     /// Share the optimizer's state out among replicas (ZeRO-1)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(super) zero1: bool,
     /// Network interfaces of each node, at most one for each GPU [default: 1]
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, hide_short_help = true)]
     pub(super) nics_per_node: Option<u32>,
     /// Bandwidth of each network interface [default: 100]
-    #[arg(long, value_name = "GBIT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "GBIT", allow_negative_numbers = true, hide_short_help = true)]
     pub(super) nic_gbit_per_s: Option<f64>,
     /// Latency of each network interface [default: 20]
-    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true, hide_short_help = true)]
     pub(super) nic_latency_us: Option<f64>,
 }
 
 /// What a trace leaves open: shared by everything that reads one.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "What the trace leaves open")]
 pub(super) struct ReadingArgs {
     /// Format of the trace, such as skypilot or slurm-jobs [default: recognised by content]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", hide_short_help = true)]
     pub(super) trace_format: Option<TraceFormat>,
     /// Unit of times that are bare numbers [default: told by their span]
-    #[arg(long, value_name = "ms|s|h")]
+    #[arg(long, value_name = "ms|s|h", hide_short_help = true)]
     pub(super) time_unit: Option<TimeUnit>,
     /// What the numbers of a trace of counts stand for [default: what the format says]
-    #[arg(long, value_name = "available|preempted")]
+    #[arg(long, value_name = "available|preempted", hide_short_help = true)]
     pub(super) polarity: Option<Polarity>,
     /// Nodes that go when a count falls: newest, oldest, random, random:SEED or zone [default: newest]
-    #[arg(long, value_name = "WHICH")]
+    #[arg(long, value_name = "WHICH", hide_short_help = true)]
     pub(super) which_node: Option<WhichNode>,
     /// GPU type of nodes for which the trace names none
     #[arg(long, value_name = "TYPE")]
@@ -190,7 +192,7 @@ pub(super) struct ReplayArgs {
     #[command(flatten)]
     pub(super) reading: ReadingArgs,
     /// Time between checkpoints [default: what costs least for the losses observed]
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, hide_short_help = true)]
     pub(super) checkpoint_interval_s: Option<f64>,
     /// Folder for the results [default: results/<name of the trace>]
     #[arg(long, value_name = "FOLDER")]
@@ -202,8 +204,11 @@ pub(super) struct ReplayArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
     /// Print nothing on stderr but errors
-    #[arg(long, short)]
+    #[arg(long, short, global = true)]
     pub(super) quiet: bool,
+    /// Say on stderr what is read, done and written, and how long it takes
+    #[arg(long, short, global = true, conflicts_with = "quiet")]
+    pub(super) verbose: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -248,7 +253,7 @@ pub(super) enum TraceCommand {
     Convert(ConvertArgs),
 }
 
-const GENERATE_EXAMPLES: &str = "\
+const GENERATE_FORM: &str = "\
 A pool is written NODESxGPUSxTYPE[@ZONE][:USD_PER_NODE_HOUR]. A settings file has a key for
 every parameter of the market (docs/formats.md describes them); pools from the command line are
 added to it.
@@ -265,12 +270,15 @@ Example of a settings file:
   up_time_mean_hours = 3.0
   notice_s = 120
 
+";
+
+const GENERATE_EXAMPLES: &str = "\
 Examples:
   autohet-sim trace generate --seed 7 --pool 5x8xA100-40@us-east-1a:8.0 --pool 3x8xT4@us-east-1a:2.9 --out market.csv
   autohet-sim trace generate --seed 7 --hours 72 --pool 16x1xV100-16 > market.csv";
 
 #[derive(Debug, Args)]
-#[command(after_help = GENERATE_EXAMPLES)]
+#[command(after_help = GENERATE_EXAMPLES, after_long_help = GENERATE_FORM.to_owned() + GENERATE_EXAMPLES)]
 pub(super) struct GenerateArgs {
     #[command(flatten)]
     pub(super) market: MarketArgs,

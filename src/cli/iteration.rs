@@ -2,7 +2,7 @@
 
 use super::args::{IterationArgs, JobArgs};
 use super::page::Executed;
-use super::{Verdict, files, job, print_as};
+use super::{Verdict, files, job, print_as, voice};
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
 use crate::input;
@@ -17,7 +17,7 @@ pub(super) fn run(args: &IterationArgs) -> anyhow::Result<Verdict> {
     let plan = read_plan(&args.plan)?;
     let (cluster, cost) = world(args, &plan)?;
     let verdict = check(&plan, &cluster, &cost, &args.plan)?;
-    let executed = Executed::new(&plan, &cluster, &cost)?;
+    let executed = voice::timed(|_| "executed an iteration".into(), || Executed::new(&plan, &cluster, &cost))?;
     let report = executed.report(&plan);
     let mut written = Vec::new();
     if let Some(path) = &args.gantt {
@@ -82,7 +82,7 @@ fn check(plan: &Plan, cluster: &Cluster, cost: &CostModel, path: &Path) -> anyho
         ));
     }
     for violation in violations {
-        eprintln!("warning: {violation}");
+        voice::note(&format!("warning: {violation}"));
     }
     Ok(Verdict::Bad)
 }

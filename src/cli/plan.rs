@@ -3,7 +3,7 @@
 use super::args::{CompareArgs, Format, ObjectiveName, PlanArgs};
 use super::page::Executed;
 use super::problem::Problem;
-use super::{Verdict, files, job, print, print_as, print_json, replan};
+use super::{Verdict, files, job, print, print_as, print_json, replan, voice};
 use crate::cluster::{Cluster, Node};
 use crate::explain::{self, ExplainError, Explanation};
 use crate::plan::{Goal, Objective, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, PricedPlan};
@@ -15,6 +15,7 @@ use crate::report::{
     explanation_text, fitting_changes_text, movement_json, movement_text, plan_heading, plan_html, plan_json,
     plan_records, plan_table, rented_json, rented_records, rented_table, unlike, variation_json, variation_text,
 };
+use crate::units::format_seconds;
 use anyhow::anyhow;
 use serde_json::json;
 use std::path::Path;
@@ -41,6 +42,7 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         Some(replanned) => Ok(Rented { planned: replan::with_bound(&problem, replanned)?, plans: Vec::new() }),
         None => rent(args, &problem, planner.as_ref(), limits),
     };
+    voice::tell(|| format!("planned in {}", format_seconds(start.elapsed().as_secs_f64())));
     let Rented { planned, plans } = match rented {
         Err(error) if args.explain && is_verdict(&error) => return explain_misfit(&problem, &error, args.format),
         rented => rented?,
@@ -55,9 +57,9 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     let report = problem.report(&planned, planning_s);
     if problem.judge().is_closed_form() {
         let judge = problem.judge().name();
-        eprintln!(
+        voice::note(&format!(
             "note: iterations are those of the closed form of `{judge}`, the lower bound is that of our own cost model"
-        );
+        ));
     }
     match args.format {
         Format::Table => {
@@ -117,21 +119,21 @@ fn explained(
 ) -> Result<Explanation, ExplainError> {
     let request = problem.request();
     if problem.judge().is_closed_form() {
-        eprintln!(
+        voice::note(&format!(
             "note: what stages, links and the bubble take is told by the simulator, not by `{}`",
             problem.judge().name()
-        );
+        ));
     }
     if !objective_of(args).needs_prices() {
         return explain::explain(&request, planner, planned);
     }
     let is_kept = |node: &&Node| planned.plan.stages().any(|(_, stage)| stage.node == node.name);
     let kept = Cluster { nodes: request.cluster.nodes.iter().filter(is_kept).cloned().collect() };
-    eprintln!(
+    voice::note(&format!(
         "note: explained is the plan on the {} nodes that it keeps of {}",
         kept.nodes.len(),
         request.cluster.nodes.len()
-    );
+    ));
     explain::explain(&PlanRequest { cluster: &kept, ..request }, planner, planned)
 }
 

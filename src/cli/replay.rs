@@ -1,7 +1,7 @@
 //! `autohet-sim --trace`: the main job.
 
 use super::args::{Format, JobArgs, ReadingArgs, ReplayArgs};
-use super::{Verdict, job, page, print};
+use super::{Verdict, job, page, print, voice};
 use crate::cluster::{Cluster, GpuSpec};
 use crate::cost::CostModel;
 use crate::elastic::checkpoint::CheckpointInterval;
@@ -17,7 +17,7 @@ use crate::runtime::sim::simulate;
 use crate::scenario::{Scenario, ScenarioFile, WrittenBy};
 use crate::suggest;
 use crate::trace::{self, NodeEvent, NodeEventKind, OfferDefaults, Trace};
-use crate::units::SimTime;
+use crate::units::{SimTime, format_seconds};
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     let scenario = resolve(args)?;
@@ -45,7 +45,10 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
             eprintln!("{}: {note}", file.display());
         }
     }
+    voice::tell(|| format!("{}: {}, {} of it, {} events", file.display(), trace.format, trace.span, events.len()));
+    let start = Instant::now();
     let replay = run_replay(&events, &trace, &policies, &scenario, &cost, args.quiet)?;
+    voice::tell(|| format!("replayed in {}", format_seconds(start.elapsed().as_secs_f64())));
     let summary = Summary::new(&SummaryInputs {
         trace_name: &name,
         trace: &trace,

@@ -15,6 +15,7 @@ mod reproduce;
 #[cfg(all(feature = "burn-cpu", target_os = "linux"))]
 mod run;
 mod scenarios;
+mod schemas;
 mod stories;
 mod support;
 mod sweep;

@@ -12,6 +12,7 @@ Examples:
 
 /// A generated market.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Market")]
 pub(in crate::cli) struct MarketArgs {
     /// Seed of all randomness [default: 0]
     #[arg(long, allow_negative_numbers = true)]

@@ -74,7 +74,7 @@ pub(in crate::cli) struct SweepResultsArgs {
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) summary_markdown: Option<PathBuf>,
     /// Also write the comparison as XML for CI systems, in the way of `JUnit`: a test a row
-    #[arg(long, value_name = "FILE", requires = "baseline")]
+    #[arg(long, value_name = "FILE", requires = "baseline", hide_short_help = true)]
     pub(in crate::cli) junit: Option<PathBuf>,
     /// Also write all of it as one page of HTML, which needs nothing else
     #[arg(long, value_name = "HTML")]
