@@ -11,7 +11,7 @@ use super::iteration::{IterationReport, StageRow};
 use super::svg::{Anchor, Svg};
 use crate::ids::Rank;
 use crate::plan::{Replica, ScheduleKind};
-use crate::units::format_seconds;
+use crate::units::{SimTime, format_seconds};
 use bars::{Bar, Kind, bars_of_ranks};
 
 /// Rows beyond these aren't drawn: a page has an end.
@@ -62,7 +62,7 @@ pub(super) fn gantt_svg_of(report: &IterationReport<'_>, most_bars: usize) -> St
     axis(&mut svg, &scale, bottom);
     for ((row, &top), &rank) in shown.iter().zip(&tops).zip(&ranks) {
         labels(&mut svg, report, row, (scale.right + MARGIN, top));
-        svg.frame((LEFT, top), (scale.right - LEFT, PASS_HEIGHT));
+        svg.frame((LEFT, top), (scale.right - LEFT, PASS_HEIGHT), &shares(report, row));
         for bar in &bars[Rank::from(rank).index()] {
             draw(&mut svg, bar, &scale, top, report.plan.replicas[row.replica].chunk_count() > 1);
         }
@@ -166,7 +166,7 @@ fn legend(svg: &mut Svg, report: &IterationReport<'_>) {
         svg.text((x + 22.0, 71.0), Anchor::Start, "#222", 12, name);
         x += 22.0 + name.len() as f64 * 6.7 + 20.0;
     }
-    svg.frame((x, 61.0), (16.0, 12.0));
+    svg.frame((x, 61.0), (16.0, 12.0), "");
     svg.text((x + 22.0, 71.0), Anchor::Start, "#222", 12, "idle");
     x += 70.0;
     let chunks = report.plan.replicas.iter().map(Replica::chunk_count).max().unwrap_or(1);
@@ -209,6 +209,22 @@ fn labels(svg: &mut Svg, report: &IterationReport<'_>, row: &StageRow, (width, t
     svg.text((width - 12.0, top + 17.0), Anchor::End, ink, 12, &format!("{peak:.1}/{capacity:.1} GB"));
 }
 
+/// What a row's GPUs do, in words.
+fn shares(report: &IterationReport<'_>, row: &StageRow) -> String {
+    let share = |time: SimTime| percent(time.as_seconds() / report.makespan().as_seconds());
+    let (replica, stage, shares) = (row.replica, row.stage, row.shares);
+    let [busy, communication, idle] = [shares.busy, shares.communication, shares.idle].map(share);
+    format!("replica {replica} stage {stage}: busy {busy}, communication {communication}, idle {idle}")
+}
+
+/// A pass in words.
+fn says(bar: &Bar) -> String {
+    let micro_batch =
+        bar.micro_batch.map_or_else(String::new, |micro_batch| format!(" of micro batch {}", micro_batch.0));
+    let [from, to] = [bar.start, bar.end].map(|time| format_seconds(time.as_seconds()));
+    format!("{}{micro_batch}, {from} to {to}", bar.kind.name())
+}
+
 fn draw(svg: &mut Svg, bar: &Bar, scale: &Scale, top: f64, shows_chunks: bool) {
     let (from, to) = (scale.x(bar.start.as_seconds() * 1e3), scale.x(bar.end.as_seconds() * 1e3));
     let width = to - from;
@@ -218,7 +234,7 @@ fn draw(svg: &mut Svg, bar: &Bar, scale: &Scale, top: f64, shows_chunks: bool) {
         Kind::Receive => svg.rectangle((from, lane + TRANSFER_HEIGHT), (width, TRANSFER_HEIGHT), bar.kind.fill(0)),
         Kind::Reduction => svg.rectangle((from, lane), (width, 2.0 * TRANSFER_HEIGHT), bar.kind.fill(0)),
         Kind::Forward | Kind::Redundant | Kind::Backward | Kind::Weights | Kind::Optimizer => {
-            svg.outlined((from, top), (width, PASS_HEIGHT), bar.kind.fill(bar.chunk));
+            svg.outlined((from, top), (width, PASS_HEIGHT), bar.kind.fill(bar.chunk), &says(bar));
             let label = bar.label(shows_chunks);
             let fits = |size: &u32| label.len() as f64 * CHARACTER * f64::from(*size) / 11.0 + 2.0 <= width;
             if let Some(size) = [11, 9, 7].into_iter().find(fits) {

@@ -126,10 +126,10 @@ fn draw_kind(svg: &mut Svg, spots: &mut Spots, (plan, kind, footprints): Drawn<'
     for (index, (stage, footprint)) in replica.stages.iter().zip(footprints).enumerate() {
         let width = per_layer * f64::from(stage.layer_count());
         let color = types.iter().position(|(name, _)| *name == stage.gpu_type).unwrap_or_default();
-        svg.outlined((x, top), (width, BLOCK), TYPES[color % TYPES.len()]);
+        svg.outlined((x, top), (width, BLOCK), TYPES[color % TYPES.len()], "");
         label(svg, (x, top), width, stage);
         let share = footprint.peak.total_bytes() as f64 / footprint.capacity_bytes.max(1) as f64;
-        svg.frame((x + 0.5, top + BLOCK + 3.0), (width - 1.0, MEMORY));
+        svg.frame((x + 0.5, top + BLOCK + 3.0), (width - 1.0, MEMORY), "");
         let fill = if share > 1.0 { FULL } else { "#4a6fa5" };
         svg.rectangle((x + 0.5, top + BLOCK + 3.0), ((width - 1.0) * share.min(1.0), MEMORY), fill);
         spots.add((x, top), (width, BLOCK + MEMORY + 3.0), says(kind, index, footprint));

@@ -24,7 +24,7 @@ impl Svg {
     pub(in crate::report) fn new(width: f64, height: f64) -> Self {
         let text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-             font-family=\"sans-serif\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n"
+             font-family=\"sans-serif\">\n<style>text {{ pointer-events: none; }}</style>\n<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n"
         );
         Self { text }
     }
@@ -38,22 +38,24 @@ impl Svg {
         .expect(NEVER);
     }
 
-    /// A rectangle with a thin white edge, so that neighbours of one colour can be told apart.
-    pub(in crate::report) fn outlined(&mut self, (x, y): Point, (width, height): Point, fill: &str) {
+    /// A rectangle with a thin white edge, so that neighbours of one colour can be told apart; pointed at, it says something
+    /// where there is something to say.
+    pub(in crate::report) fn outlined(&mut self, (x, y): Point, (width, height): Point, fill: &str, says: &str) {
         let edge = if width >= 3.0 { r##" stroke="#fff" stroke-width="0.8""## } else { "" };
-        let width = width.max(0.1);
+        let (width, end) = (width.max(0.1), end(says));
         writeln!(
             self.text,
-            r#"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" fill="{fill}"{edge}/>"#
+            r#"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" fill="{fill}"{edge}{end}"#
         )
         .expect(NEVER);
     }
 
     /// The place of a row: white, with an edge.
-    pub(in crate::report) fn frame(&mut self, (x, y): Point, (width, height): Point) {
+    pub(in crate::report) fn frame(&mut self, (x, y): Point, (width, height): Point, says: &str) {
+        let end = end(says);
         writeln!(
             self.text,
-            r##"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" fill="#fff" stroke="#bbb" stroke-width="0.6"/>"##
+            r##"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" fill="#fff" stroke="#bbb" stroke-width="0.6"{end}"##
         )
         .expect(NEVER);
     }
@@ -116,16 +118,20 @@ impl Spots {
             return;
         }
         text.push_str("<g fill=\"transparent\">\n");
+        let tenths = |value: &f64| (value * 10.0).round() / 10.0;
         for ((x, y), (width, height), says) in &self.0 {
+            let [x, y, width, height] = [x, y, width, height].map(tenths);
             let says = escaped_lines(says);
-            writeln!(
-                text,
-                r#"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}"><title>{says}</title></rect>"#
-            )
-            .expect(NEVER);
+            writeln!(text, r#"<rect x="{x}" y="{y}" width="{width}" height="{height}"><title>{says}</title></rect>"#)
+                .expect(NEVER);
         }
         text.push_str("</g>\n");
     }
+}
+
+/// How a shape ends that says something, or nothing.
+fn end(says: &str) -> String {
+    if says.is_empty() { "/>".to_owned() } else { format!("><title>{}</title></rect>", escaped_lines(says)) }
 }
 
 fn escaped_lines(text: &str) -> String {

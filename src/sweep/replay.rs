@@ -37,7 +37,7 @@ fn trace_of(point: &Point, shared: &Shared) -> Result<Arc<Trace>, String> {
 
 /// Reads what runs of these settings read: what is wrong with it, with its hint.
 pub(super) fn check(point: &Point, shared: &Shared) -> Result<(), String> {
-    events_of(point, &*trace_of(point, shared)?).map(drop)
+    events_of(point, trace_of(point, shared)?.as_ref()).map(drop)
 }
 
 /// The events of a trace on the nodes that the settings describe.

@@ -52,7 +52,7 @@ fn changes(gate: &GateOutcome) -> Section {
     let row = |verdict: &str, change: &Change| {
         let Change { row, figure, before, after, share } = change;
         let share = share.map_or_else(String::new, |share| format!("{:+.1} %", share * 100.0));
-        [row, verdict, figure, before, after, &share].map(|cell| cell.to_owned()).to_vec()
+        [row, verdict, figure, before, after, &share].map(str::to_owned).to_vec()
     };
     let worse = gate.worse.iter().take(MOST_CHANGES).map(|change| row("worse", change));
     let better = gate.better.iter().take(MOST_CHANGES).map(|change| row("better", change));

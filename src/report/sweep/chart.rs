@@ -274,7 +274,7 @@ fn draw_cell(canvas: &Canvas<'_>, (x, y): (i32, i32), value: Option<(f64, String
     match value {
         None => {
             canvas.rectangle((x, y), end, GRID);
-            canvas.text(middle, Anchor::Center, FAINT_INK, "–");
+            canvas.text(middle, Anchor::Center, INK, "–");
         }
         Some((share, text)) => {
             let color = of_share(share);

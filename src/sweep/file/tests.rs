@@ -12,7 +12,8 @@ training.global_batch_size = 64
 gpus.A100-80 = { from = 0, to = 2 }
 gpus.H20 = [0, 4]
 network.nic_gbit_per_s = [25, 100.0]
-XX";
+framework.buckets = [\"layer\", { parameters = 600 }]
+";
 
 fn parse(text: &str) -> Result<SweepFile, SweepError> {
     SweepFile::parse(text, "s", "s.toml")

@@ -32,7 +32,9 @@ function paint(window, element) {
 // The colour behind a point of a text: of all that lies there, from the top to the first that is opaque.
 function behind(window, element, x, y) {
   const stack = window.document.elementsFromPoint(x, y);
-  if (!stack.some((other) => other === element || element.contains(other) || other.tagName === "text")) return null;
+  // Text of figures isn't pointed at: what lies below it is.
+  const is_figure = element instanceof window.SVGElement;
+  if (!is_figure && !stack.some((other) => other === element || element.contains(other))) return null;
   const layers = [];
   for (const other of stack) {
     const color = paint(window, other);
