@@ -106,7 +106,7 @@ mod tests {
         for part in parts {
             let (name, rest) = part.split_once("`]").unwrap_or((part, ""));
             let target_end = if rest.starts_with('(') { rest.find(')').map_or(0, |end| end + 1) } else { 0 };
-            kept += &format!("`{name}`{}", &rest[target_end..]);
+            kept = kept + "`" + name + "`" + &rest[target_end..];
         }
         kept.split_whitespace().collect::<Vec<_>>().join(" ")
     }

@@ -207,7 +207,9 @@ fn print_several(args: &PlanArgs, mut plans: Vec<PricedPlan>) -> anyhow::Result<
 fn explain_misfit(problem: &Problem, error: &PlanError, format: Format) -> anyhow::Result<Verdict> {
     let changes = explain::fitting_changes(&problem.request());
     let mut records = Records::new(&[("fits_with", "fits with")]);
-    changes.iter().for_each(|change| records.push(vec![change.as_str().into()]));
+    for change in &changes {
+        records.push(vec![change.as_str().into()]);
+    }
     let table = || fitting_changes_text(&error.to_string(), &changes, Screen::of_stdout());
     print_as(format, table, &json!({ "error": error.to_string(), "fits_with": changes }), &records)?;
     Ok(Verdict::Bad)

@@ -98,7 +98,10 @@ impl Svg {
 
 /// Rectangles that aren't seen, over what is: pointed at, each says what it stands for, as browsers show the title of a shape.
 #[derive(Default)]
-pub(in crate::report) struct Spots(Vec<((f64, f64), (f64, f64), String)>);
+pub(in crate::report) struct Spots(Vec<Spot>);
+
+/// A corner, a size, and what is said.
+type Spot = (Point, Point, String);
 
 impl Spots {
     pub(in crate::report) fn add(&mut self, corner: Point, size: Point, says: String) {
