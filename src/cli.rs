@@ -31,14 +31,15 @@ mod show;
 mod sweep;
 mod trace;
 mod validate;
+mod voice;
 
 pub use args::SimArgs;
 #[cfg(feature = "burn-cpu")]
 pub use run::{RunArgs, run_training};
 
+use crate::report::Records;
 use anyhow::anyhow;
-use args::{ReproduceCommand, SimCommand};
-use std::io::IsTerminal;
+use args::{Format, ReproduceCommand, SimCommand};
 use std::process::ExitCode;
 
 /// The run's own verdict is bad: nothing fits, or training failed.
@@ -55,6 +56,7 @@ enum Verdict {
 
 /// Runs `autohet-sim`: data on stdout, everything else on stderr.
 pub fn run_sim(args: SimArgs) -> ExitCode {
+    voice::set(args.replay.quiet, args.replay.verbose);
     let done = match args.command {
         None => replay::run(&args.replay),
         Some(SimCommand::Plan(args)) => plan::run_plan(&args),
@@ -85,11 +87,10 @@ pub fn parse_arguments<A: clap::Parser>() -> Result<A, ExitCode> {
             drop(error.print());
             return ExitCode::SUCCESS;
         }
-        let colored = error.render();
-        let is_styled =
-            std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-        let text = if is_styled { colored.ansi().to_string() } else { colored.to_string() };
-        eprint_text(&with_hint(&text, &colored.to_string()));
+        let text = error.render().to_string();
+        // Help instead of a command that is missing stays as it is.
+        let is_help = error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        eprint_text(&if is_help { text } else { on_one_line(&text) });
         ExitCode::from(EXIT_INPUT)
     })
 }
@@ -99,20 +100,18 @@ fn eprint_text(text: &str) {
     drop(std::io::stderr().write_all(text.as_bytes()));
 }
 
-/// The error with a line `hint: …`: clap's own tip, or where to look. Parsers of ours have given theirs already.
-fn with_hint(text: &str, plain: &str) -> String {
-    if plain.contains("\nhint: ") {
-        return text.to_owned();
-    }
-    // A tip of clap's becomes the hint.
-    let tip = plain.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
-    let hint = tip.unwrap_or("`--help` shows what there is, with examples");
-    let is_tip = |line: &&str| tip.is_some_and(|tip| line.contains(tip) || line.trim_start().starts_with("tip:"));
-    let lines: Vec<&str> = text.trim_end().lines().filter(|line| !is_tip(line)).collect();
-    let rest = lines.join("\n").replace("\n\n\n", "\n\n");
-    let last = "For more information, try";
-    let rest = rest.rfind(last).map_or(rest.as_str(), |start| rest[..start].trim_end());
-    format!("{rest}\n\nhint: {hint}\n")
+/// An error of clap's as all others are: one line, and one with a hint. The hint is that of a parser of ours, clap's own tip,
+/// what would have been possible, or where to look.
+fn on_one_line(text: &str) -> String {
+    let (said, ours) = text.split_once("\nhint: ").map_or((text, None), |(said, rest)| (said, rest.lines().next()));
+    let known = said.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let known = || known.clone().filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let tip = known().find_map(|line| line.strip_prefix("tip: "));
+    let possible = known().find_map(|line| line.strip_prefix('[')?.strip_suffix(']'));
+    let hint = ours.or(tip).or(possible).unwrap_or("`--help` shows what there is, with examples");
+    let error =
+        known().filter(|line| !line.starts_with("tip: ") && !line.starts_with('[')).collect::<Vec<_>>().join(" ");
+    format!("{error}\nhint: {hint}\n")
 }
 
 /// What a command ends with. Errors are the input's, but for plans that don't fit and what `is_failure` says.
@@ -149,7 +148,113 @@ fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
     print(&serde_json::to_string_pretty(value)?)
 }
 
+/// Prints the same in the form that was asked for.
+fn print_as(
+    format: Format,
+    table: impl FnOnce() -> String,
+    json: &serde_json::Value,
+    records: &Records,
+) -> anyhow::Result<()> {
+    match format {
+        Format::Table => print(&table()),
+        Format::Json => print_json(json),
+        Format::Csv => print(&records.csv()),
+        Format::Markdown => print(&records.markdown()),
+    }
+}
+
 /// The reader of stdout has gone, as in `autohet-sim … | head`: not an error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, CommandFactory, Parser};
+
+    /// Lines of a screen.
+    const SCREEN: usize = 50;
+    /// Commands whose output is a file of its own form.
+    const OF_ONE_FORM: [&str; 5] = ["generate", "convert", "schema", "completions", "man"];
+
+    /// Every command that does something, with the words that call it.
+    fn commands() -> Vec<(String, Command)> {
+        fn add(command: &Command, name: &str, found: &mut Vec<(String, Command)>) {
+            found.push((name.to_owned(), command.clone()));
+            for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+                add(below, &format!("{name} {}", below.get_name()), found);
+            }
+        }
+        let mut all = SimArgs::command();
+        all.build();
+        let mut found = Vec::new();
+        add(&all, "autohet-sim", &mut found);
+        found
+    }
+
+    #[test]
+    fn help_fits_a_screen_and_has_an_example() {
+        let commands = commands();
+        assert!(commands.len() > 20, "{}", commands.len());
+        for (name, mut command) in commands {
+            let short = command.render_help().to_string();
+            assert!(short.lines().count() <= SCREEN, "`{name} -h` has {} lines\n{short}", short.lines().count());
+            for help in [short, command.render_long_help().to_string()] {
+                let example = help.split("Example").nth(1).unwrap_or_else(|| panic!("`{name}` has no example\n{help}"));
+                assert!(example.contains("\n  autohet-sim "), "`{name}`\n{help}");
+            }
+        }
+    }
+
+    #[test]
+    fn examples_are_commands() {
+        for (name, command) in commands() {
+            let help = command.clone().term_width(0).render_long_help().to_string();
+            for line in help.lines().filter_map(|line| line.strip_prefix("  autohet-sim ")) {
+                let line = line.split(['|', '>']).next().unwrap_or_default();
+                let words = std::iter::once("autohet-sim").chain(line.split_whitespace());
+                let parsed = SimArgs::try_parse_from(words);
+                assert!(parsed.is_ok(), "`{name}`: {line}: {}", parsed.unwrap_err());
+            }
+        }
+    }
+
+    #[test]
+    fn everything_is_printed_in_four_forms() {
+        for (name, command) in commands() {
+            let does_nothing = command.has_subcommands()
+                && command.get_arguments().all(|arg| arg.is_global_set() || arg.get_id() == "help");
+            if does_nothing || OF_ONE_FORM.contains(&command.get_name()) {
+                continue;
+            }
+            let format = command.get_arguments().find(|arg| arg.get_id() == "format");
+            let values = format.unwrap_or_else(|| panic!("`{name}` has no --format")).get_possible_values();
+            let values: Vec<&str> = values.iter().map(clap::builder::PossibleValue::get_name).collect();
+            assert_eq!(values, ["table", "json", "csv", "markdown"], "{name}");
+        }
+    }
+
+    #[test]
+    fn errors_of_clap_are_one_line_and_a_hint() {
+        for (words, error, hint) in [
+            ("sweep s.toml --basline x", "error: unexpected argument '--basline' found", "'--baseline'"),
+            (
+                "plan --model llama-7b",
+                "the following required arguments were not provided: --cluster <MIX|FILE>",
+                "--help",
+            ),
+            ("list gpu", "error: invalid value 'gpu' for '<WHAT>'", "gpus"),
+            ("doctor --format xml", "'--format <FORMAT>'", "possible values: table, json, csv, markdown"),
+            ("plan --cluster 8xT4 --deadline soon", "'--deadline <TIME>': not a time", "write `100ms` or `2s`"),
+            ("plan --cluster 8xT4 -q -v", "'--quiet' cannot be used with '--verbose'", "--help"),
+        ] {
+            let refused = SimArgs::try_parse_from(std::iter::once("autohet-sim").chain(words.split(' '))).unwrap_err();
+            let text = on_one_line(&refused.render().to_string());
+            let lines: Vec<&str> = text.lines().collect();
+            assert_eq!(lines.len(), 2, "{words}: {text}");
+            assert!(lines[0].starts_with("error: ") && lines[0].contains(error), "{words}: {text}");
+            assert!(lines[1].starts_with("hint: ") && lines[1].contains(hint), "{words}: {text}");
+        }
+    }
 }

@@ -9,6 +9,8 @@ mod mix;
 mod wiring;
 
 pub use error::ClusterError;
+#[cfg(test)]
+pub(crate) use file::schema as file_schema;
 pub use flow::FlowCurve;
 pub use instances::InstanceType;
 pub use wiring::{PcieSwitch, Wiring};

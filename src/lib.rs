@@ -49,6 +49,8 @@ pub mod report;
 
 pub mod scenario;
 
+pub mod schemas;
+
 pub mod sweep;
 
 pub mod recommend;

@@ -13,6 +13,8 @@ mod products;
 mod shard;
 mod weight_gradients;
 
+#[cfg(test)]
+pub(crate) use description::file_schema;
 pub use error::ModelError;
 pub use planned::PlannedModel;
 pub use products::MatrixProduct;
@@ -24,6 +26,7 @@ use std::fmt;
 
 /// A transformer language model: the shapes that decide its cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
     /// Name, as on the command line: `gpt3-6.7b`.
@@ -54,6 +57,7 @@ pub struct ModelSpec {
 
 /// The model family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Architecture {
     /// Decoder with learned positions, `LayerNorm` and GELU.
@@ -88,6 +92,7 @@ impl fmt::Display for Block {
 
 /// What of a layer's activations is stored for the backward pass, and what is computed again (Korthikanti et al. 2022).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Recompute {
     /// Everything is stored.
@@ -111,6 +116,7 @@ impl fmt::Display for Recompute {
 
 /// Number format of weights and activations in the matrix products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
     /// 32-bit throughout.

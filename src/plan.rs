@@ -27,9 +27,11 @@ pub const SCHEMA_VERSION: u32 = 2;
 
 /// An asymmetric 3D-parallel training plan: replicas of unlike depth, GPU types, layer splits and tensor-parallel degrees.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// [`SCHEMA_VERSION`] of the writer.
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
     /// Name of the planner that made it.
     pub planner: String,
@@ -53,6 +55,7 @@ pub struct Plan {
 
 /// One pipeline that holds the whole model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Replica {
     /// Micro batches per iteration, `K_j`.
@@ -66,6 +69,7 @@ pub struct Replica {
 /// Its layers are consecutive, but under the interleaved schedule: there it holds several chunks of consecutive layers
 /// (virtual stages), and a micro batch passes all first chunks of the pipeline, then all second ones, and so on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
     /// Name of the node.
@@ -86,6 +90,7 @@ pub struct Stage {
 
 /// Consecutive transformer layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LayerRange {
     /// The first of them.

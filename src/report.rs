@@ -23,6 +23,7 @@ mod palette;
 mod panel;
 mod peer;
 mod perfetto;
+mod plan_drawing;
 mod plan_report;
 mod plans_jsonl;
 mod records;
@@ -32,6 +33,7 @@ mod rented;
 mod reproduction;
 mod results_folder;
 mod summary;
+mod svg;
 mod sweep;
 mod table;
 mod throughput_chart;
@@ -40,19 +42,19 @@ mod trace_chart;
 mod variation;
 
 pub use accuracy::{accuracy_csv, accuracy_json, accuracy_markdown, accuracy_svg, accuracy_table};
-pub use across::{AcrossRow, across_csv, across_json, across_table, interval_table};
+pub use across::{AcrossRow, across_json, across_records, across_table, interval_table};
 pub use costs_csv::costs_csv;
 pub use error::ReportError;
 pub use front_chart::{FrontPoint, front_svg};
 pub use gantt::gantt_svg;
-pub use html::{ReplayPage, replay_html, sweep_html};
+pub use html::{PlanPage, ReplayPage, plan_html, replay_html, sweep_html};
 pub use iteration::{IterationReport, iteration_json};
 pub use ledger_csv::ledger_csv;
 pub use loss_chart::{LossMark, LossPoint, MarkKind, loss_svg};
 pub use movement::{movement_json, movement_text};
-pub use peer::{PeerRow, peer_csv, peer_table};
+pub use peer::{PeerRow, peer_csv, peer_records, peer_table};
 pub use perfetto::perfetto_json;
-pub use plan_report::{ComparedPlanner, PlanReport, StageFootprint, comparison_json, plan_json};
+pub use plan_report::{ComparedPlanner, PlanReport, StageFootprint, comparison_json, plan_json, plan_records};
 pub use plans_jsonl::plans_jsonl;
 pub use records::Records;
 pub use recoveries_csv::recoveries_csv;
@@ -60,7 +62,7 @@ pub use recovery_comparison::{
     LostState, Recovered, RecoveryCase, RecoveryComparison, recovery_csv, recovery_markdown, recovery_svg,
     recovery_table,
 };
-pub use rented::{rented_json, unlike};
+pub use rented::{rented_json, rented_records, unlike};
 pub use reproduction::{
     ReproducedCase, ReproducedPlan, Reproduction, reproduction_csv, reproduction_markdown, reproduction_svg,
     reproduction_table,
@@ -74,7 +76,7 @@ pub use sweep::{
 };
 pub use table::{
     Screen, TraceLaws, comparison_csv, comparison_markdown, comparison_table, explanation_text, fitting_changes_text,
-    iteration_table, plan_table, policy_table, rented_table, statistics_table,
+    iteration_table, plan_heading, plan_table, policy_table, rented_table, statistics_records, statistics_table,
 };
 pub use throughput_chart::throughput_svg;
 pub use timeline_csv::timeline_csv;

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 /// A replay's inputs, or a plan's. Every key has a default except the trace and the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
     /// Name of a model preset, or a file that describes a model.
@@ -38,6 +39,7 @@ pub struct Scenario {
     /// Policies to replay, side by side.
     pub policies: Vec<String>,
     /// Files of measured layer times, or folders of them, which replace the estimate; one of them may stand by itself.
+    #[cfg_attr(test, schemars(with = "one_or_many::OneOrMany"))]
     #[serde(with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub profile: Vec<PathBuf>,
     /// Who wrote this file; absent where a person did.
@@ -63,6 +65,7 @@ pub struct Scenario {
 
 /// The program that wrote a resolved scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WrittenBy {
     /// Version of autohet.
@@ -73,9 +76,11 @@ pub struct WrittenBy {
 
 /// The trace, and what it leaves open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TraceSettings {
     /// The file, or several, each perhaps with what its nodes are: [`TraceSource`].
+    #[cfg_attr(test, schemars(with = "one_or_many::OneOrMany"))]
     #[serde(with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub file: Vec<PathBuf>,
     /// Its format, where it isn't to be recognised by its content.
@@ -109,6 +114,7 @@ pub struct TraceSettings {
 
 /// Prices over time, and of what isn't a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct PriceSettings {
     /// AWS's history of spot prices, which takes the place of the trace's prices and the catalog's.
@@ -156,6 +162,7 @@ impl PriceSettings {
 
 /// The network interfaces of every node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct NetworkSettings {
     /// Bandwidth of one interface, per direction.
@@ -171,6 +178,7 @@ pub struct NetworkSettings {
 
 /// What a single flow between nodes of one GPU type reaches, by the size of its messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FlowSettings {
     /// GPU type, by any of its names.

@@ -22,6 +22,7 @@ mod plan;
 mod replay;
 mod results;
 mod run;
+mod runs;
 mod shard;
 
 pub use axes::{Axis, Values};
@@ -36,6 +37,7 @@ pub use parallel::in_parallel;
 pub use plan::{PlannedMix, plan_mix};
 pub use results::SweepResults;
 pub use run::Run;
+pub use runs::Runs;
 pub use shard::Shard;
 
 /// What results depend on beside their inputs: the program's version and its sources.

@@ -7,7 +7,7 @@ use crate::cluster::GpuSpec;
 use crate::cost::CostModel;
 use crate::elastic::{PlanMemory, Policy};
 use crate::replay::{IterationMemory, Replay, ReplaySettings, replay_with};
-use crate::report::{AcrossRow, Screen, across_csv, across_json, across_table, interval_table};
+use crate::report::{AcrossRow, Screen, across_json, across_records, across_table, interval_table};
 use crate::scenario::Scenario;
 use crate::trace::generator::{GeneratorSettings, generate};
 use crate::trace::{self as traces, OfferDefaults, Trace};
@@ -40,12 +40,14 @@ pub(super) fn run(args: &AcrossArgs) -> anyhow::Result<Verdict> {
         (_, None) => runner.files(&files, args.quiet)?,
     };
     if let Some(path) = &args.out {
-        files::write_files(&[(path.as_path(), across_csv(&rows).as_bytes())])?;
+        files::write_files(&[(path.as_path(), across_records(&rows).csv().as_bytes())])?;
     }
     match args.format {
         Format::Json => print(&across_json(&rows))?,
         Format::Table if args.seeds.is_some() => print(&interval_table(&rows, Screen::of_stdout()))?,
         Format::Table => print(&across_table(&rows, Screen::of_stdout()))?,
+        Format::Csv => print(&across_records(&rows).csv())?,
+        Format::Markdown => print(&across_records(&rows).markdown())?,
     }
     let has_trained = rows.iter().any(|row| row.policies.iter().any(|(_, summary)| summary.iterations > 0));
     Ok(if has_trained { Verdict::Good } else { Verdict::Bad })

@@ -17,7 +17,7 @@ pub(super) use prices::PriceArgs;
 pub(super) use recommend::RecommendArgs;
 pub(super) use sweep::{MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
 pub(super) use terminal::{
-    CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs, ShowModelArgs,
+    CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs, ShowModelArgs, ShowSchemaArgs,
 };
 pub(super) use trace::{ClockArgs, ConvertArgs, GenerateArgs, StatsArgs, TraceCommand};
 pub(super) use variation::VariationArgs;
@@ -35,19 +35,21 @@ use std::time::Duration;
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   autohet-sim --trace traces/aws-spot.csv
-  autohet-sim --trace traces/aws-spot.csv --model llama-7b --policies autohet,varuna
+  autohet-sim --trace traces/aws-spot.csv --model llama-7b --policies all --report report.html
+  autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b";
+
+const MORE_REPLAY_EXAMPLES: &str = "
   autohet-sim --trace bamboo.csv --gpu-type V100-16 --gpus-per-node 1 --model gpt3-1.3b
   autohet-sim --trace p4d.csv:8xA100-40@us-east-1a --trace p3.json:1xV100-16@us-east-1b --horizon 24h
   autohet-sim --trace p3.csv:1xV100-16@us-east-1b --prices history.json --trace-start 2026-01-31T18:00:00Z
-  autohet-sim --scenario results/aws-spot/resolved.toml --out results/again
-  autohet-sim plan --cluster 2x8xA100-80+4x8xH20 --model gpt3-6.7b";
+  autohet-sim --scenario results/aws-spot/resolved.toml --out results/again";
 
 /// Plans and simulates asymmetric 3D-parallel training on heterogeneous spot GPUs.
 ///
 /// Without a subcommand it replays a trace of spot nodes under several policies, prints how far each one trained and
 /// what it cost, and writes the details to a folder under results/ with the name of the trace.
 #[derive(Debug, Parser)]
-#[command(name = "autohet-sim", version, after_help = REPLAY_EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(name = "autohet-sim", version, after_help = REPLAY_EXAMPLES, after_long_help = REPLAY_EXAMPLES.to_owned() + MORE_REPLAY_EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct SimArgs {
     #[command(subcommand)]
     pub(super) command: Option<SimCommand>,
@@ -61,28 +63,28 @@ pub(super) enum SimCommand {
     Plan(PlanArgs),
     /// Puts the plans of several planners side by side, all judged by the simulator.
     Compare(CompareArgs),
-    /// Executes one iteration of a plan in simulated time: what its GPUs do, what fills their memory, and a chart of it.
+    /// Executes one iteration of a plan: what its GPUs do, what fills their memory, a chart of it.
     Iteration(IterationArgs),
-    /// Repeats published comparisons: the paper's on the simulator, a peer's by its own judge.
-    #[command(subcommand)]
+    /// Repeats published comparisons.
+    #[command(subcommand, after_help = "Example:\n  autohet-sim reproduce paper")]
     Reproduce(ReproduceCommand),
     /// Makes and measures availability traces.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  autohet-sim trace stats traces/aws-spot.csv")]
     Trace(TraceCommand),
-    /// Replays many traces, or many markets made from one description, and puts the policies side by side.
+    /// Replays many traces, or many markets made from one description.
     Across(AcrossArgs),
-    /// Predicts runs that others measured, and says how far off the predictions are.
+    /// Predicts runs that others measured, and says how far off it is.
     Validate(ValidateArgs),
-    /// Does many runs, plans or replays, over whatever is varied, and compares them with earlier ones.
+    /// Does many runs over whatever is varied, and compares them with earlier ones.
     Sweep(SweepArgs),
     /// Says which mix of GPUs to rent for a budget, and how to train on it.
     Recommend(RecommendArgs),
     /// Says what of this machine works, and what to do about the rest.
     Doctor(DoctorArgs),
-    /// Lists what there is by name: models, GPU types, policies, planners, trace formats.
+    /// Lists what there is by name: models, GPU types, policies and so on.
     List(ListArgs),
     /// Shows one of them in full.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  autohet-sim show gpu H20")]
     Show(ShowCommand),
     /// Prints a completion script for a shell.
     Completions(CompletionsArgs),
@@ -90,26 +92,27 @@ pub(super) enum SimCommand {
     Man(ManArgs),
 }
 
-/// How results are printed.
+/// How results are printed: the same in four forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// For people.
     Table,
-    /// For machines.
+    /// For machines, in full.
     Json,
-}
-
-/// How a comparison is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ComparisonFormat {
-    /// For people.
-    Table,
-    /// For machines, with the plans.
-    Json,
+    /// For a spreadsheet: a row for each thing.
+    Csv,
     /// For a document.
     Markdown,
-    /// For a spreadsheet: a row for each planner.
-    Csv,
+}
+
+/// How a run that goes on is printed.
+#[cfg(feature = "burn-cpu")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum StreamFormat {
+    /// For people.
+    Table,
+    /// For machines.
+    Json,
 }
 
 /// Engines of the planner autohet.
@@ -127,34 +130,40 @@ pub(super) enum EngineName {
 #[derive(Debug, Default, Args)]
 pub(super) struct JobArgs {
     /// Model: a preset, a description in TOML or JSON, or Hugging Face's config.json [default: gpt3-6.7b]
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Job")]
     pub(super) model: Option<String>,
     /// Tokens per sample [default: as the model says]
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", hide_short_help = true, help_heading = "Job")]
     pub(super) seq_length: Option<u32>,
     /// Samples per optimizer step, over all replicas [default: 512]
-    #[arg(long, value_name = "SAMPLES", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SAMPLES", allow_negative_numbers = true, help_heading = "Job")]
     pub(super) global_batch_size: Option<u32>,
     /// Number format of the matrix products [default: fp16]
-    #[arg(long, value_parser = parse_precision, value_name = "fp32|fp16|bf16")]
+    #[arg(long, value_parser = parse_precision, value_name = "fp32|fp16|bf16", hide_short_help = true, help_heading = "Job")]
     pub(super) precision: Option<Precision>,
     /// JSON file of measured layer times, which replace the estimate, or a folder of such files; may be repeated
-    #[arg(long, value_name = "FILE|FOLDER")]
+    #[arg(long, value_name = "FILE|FOLDER", hide_short_help = true, help_heading = "Job")]
     pub(super) profile: Vec<PathBuf>,
     /// What the training framework does: plain, megatron-lm or deepspeed [default: plain]
-    #[arg(long, value_parser = parse_framework, value_name = "NAME")]
+    #[arg(long, value_parser = parse_framework, value_name = "NAME", hide_short_help = true, help_heading = "Job")]
     pub(super) framework: Option<Framework>,
     /// Share the optimizer's state out among replicas (ZeRO-1)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true, help_heading = "Job")]
     pub(super) zero1: bool,
     /// Network interfaces of each node, at most one for each GPU [default: 1]
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, hide_short_help = true, help_heading = "Job")]
     pub(super) nics_per_node: Option<u32>,
     /// Bandwidth of each network interface [default: 100]
-    #[arg(long, value_name = "GBIT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "GBIT", allow_negative_numbers = true, hide_short_help = true, help_heading = "Job")]
     pub(super) nic_gbit_per_s: Option<f64>,
     /// Latency of each network interface [default: 20]
-    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "MICROSECONDS",
+        allow_negative_numbers = true,
+        hide_short_help = true,
+        help_heading = "Job"
+    )]
     pub(super) nic_latency_us: Option<f64>,
 }
 
@@ -162,26 +171,37 @@ pub(super) struct JobArgs {
 #[derive(Debug, Args)]
 pub(super) struct ReadingArgs {
     /// Format of the trace, such as skypilot or slurm-jobs [default: recognised by content]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", hide_short_help = true, help_heading = "What the trace leaves open")]
     pub(super) trace_format: Option<TraceFormat>,
     /// Unit of times that are bare numbers [default: told by their span]
-    #[arg(long, value_name = "ms|s|h")]
+    #[arg(long, value_name = "ms|s|h", hide_short_help = true, help_heading = "What the trace leaves open")]
     pub(super) time_unit: Option<TimeUnit>,
     /// What the numbers of a trace of counts stand for [default: what the format says]
-    #[arg(long, value_name = "available|preempted")]
+    #[arg(
+        long,
+        value_name = "available|preempted",
+        hide_short_help = true,
+        help_heading = "What the trace leaves open"
+    )]
     pub(super) polarity: Option<Polarity>,
     /// Nodes that go when a count falls: newest, oldest, random, random:SEED or zone [default: newest]
-    #[arg(long, value_name = "WHICH")]
+    #[arg(long, value_name = "WHICH", hide_short_help = true, help_heading = "What the trace leaves open")]
     pub(super) which_node: Option<WhichNode>,
     /// GPU type of nodes for which the trace names none
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", hide_short_help = true, help_heading = "What the trace leaves open")]
     pub(super) gpu_type: Option<String>,
     /// GPUs of nodes for which the trace gives no number; counts of GPUs are divided by it
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        allow_negative_numbers = true,
+        hide_short_help = true,
+        help_heading = "What the trace leaves open"
+    )]
     pub(super) gpus_per_node: Option<u32>,
     /// When the trace ends, such as 90min, 36h, 30d or seconds: earlier than its last row, or later, with the nodes taken to
     /// stay that are up then [default: at its last row]
-    #[arg(long, value_name = "TIME", value_parser = trace::parse_horizon, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = trace::parse_horizon, allow_negative_numbers = true, hide_short_help = true, help_heading = "What the trace leaves open")]
     pub(super) horizon: Option<f64>,
 }
 
@@ -194,8 +214,10 @@ pub(super) struct ReplayArgs {
     /// TOML file of settings; other options go before it
     #[arg(long, value_name = "FILE")]
     pub(super) scenario: Option<PathBuf>,
-    /// Policies to replay: autohet, varuna, restart, bamboo, oobleck, parcae, on-demand, oracle, or all [default:
-    /// autohet,varuna,restart]
+    /// Policies to replay, or all [default: autohet,varuna,restart]
+    ///
+    /// There are autohet, varuna, restart, bamboo, oobleck, parcae, on-demand and oracle; `autohet-sim list policies` says what they
+    /// do.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(super) policies: Option<Vec<String>>,
     #[command(flatten)]
@@ -207,7 +229,7 @@ pub(super) struct ReplayArgs {
     #[command(flatten)]
     pub(super) prices: PriceArgs,
     /// Time between checkpoints [default: what costs least for the losses observed]
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, hide_short_help = true)]
     pub(super) checkpoint_interval_s: Option<f64>,
     /// Folder for the results [default: results/<name of the trace>]
     #[arg(long, value_name = "FOLDER")]
@@ -215,12 +237,15 @@ pub(super) struct ReplayArgs {
     /// Also write all of it as one page of HTML, which needs nothing else
     #[arg(long, value_name = "HTML")]
     pub(super) report: Option<PathBuf>,
-    /// What to print on stdout: a table, or the summary as JSON
+    /// What to print on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
     /// Print nothing on stderr but errors
-    #[arg(long, short)]
+    #[arg(long, short, global = true)]
     pub(super) quiet: bool,
+    /// Say on stderr what is read, done and written, and how long it takes
+    #[arg(long, short, global = true, conflicts_with = "quiet")]
+    pub(super) verbose: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,7 +1,7 @@
 //! `autohet-sim doctor`: what of this machine works.
 
 use super::Verdict;
-use super::args::{ComparisonFormat, DoctorArgs};
+use super::args::{DoctorArgs, Format};
 use super::list::print_records;
 use crate::report::{Records, ResultsFolder};
 use std::fs;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<Verdict> {
     }
     print_records(&records, args.format)?;
     let is_bad = all.iter().any(|found| found.grade == Grade::Bad);
-    if is_bad && args.format == ComparisonFormat::Table {
+    if is_bad && args.format == Format::Table {
         eprintln!("something that everybody needs doesn't work: see `bad` above");
     }
     Ok(if is_bad { Verdict::Bad } else { Verdict::Good })

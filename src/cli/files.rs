@@ -1,5 +1,7 @@
 //! Files that the user names, written whole or not at all.
 
+use super::voice;
+use crate::units::format_bytes;
 use anyhow::anyhow;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -112,6 +114,9 @@ pub(super) fn write_files(files: &[(&Path, &[u8])]) -> anyhow::Result<()> {
     }
     for (path, target, file) in written {
         file.persist(&target).map_err(|error| failed(path, &error.error))?;
+    }
+    for (path, bytes) in files {
+        voice::tell(|| format!("wrote {}, {}", path.display(), format_bytes(bytes.len() as u64)));
     }
     Ok(())
 }

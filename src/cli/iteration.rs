@@ -1,16 +1,13 @@
 //! `autohet-sim iteration`.
 
-use super::args::{Format, IterationArgs, JobArgs};
-use super::{Verdict, files, job, print, print_json};
+use super::args::{IterationArgs, JobArgs};
+use super::page::Executed;
+use super::{Verdict, files, job, print_as, voice};
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
 use crate::input;
-use crate::metrics::memory_over_time;
 use crate::plan::{Plan, PlanViolation, cluster_of_plan};
-use crate::report::{
-    IterationReport, Screen, StageFootprint, gantt_svg, iteration_json, iteration_table, perfetto_json,
-};
-use crate::runtime::sim::simulate;
+use crate::report::{Records, Screen, gantt_svg, iteration_json, iteration_table};
 use crate::scenario::{Scenario, ScenarioFile};
 use anyhow::anyhow;
 use std::path::Path;
@@ -20,28 +17,20 @@ pub(super) fn run(args: &IterationArgs) -> anyhow::Result<Verdict> {
     let plan = read_plan(&args.plan)?;
     let (cluster, cost) = world(args, &plan)?;
     let verdict = check(&plan, &cluster, &cost, &args.plan)?;
-    let iteration = simulate(&plan, &cluster, &cost)?;
-    let memory = memory_over_time(&plan, &iteration.program, &iteration.timeline, &cost);
-    let report = IterationReport {
-        plan: &plan,
-        iteration: &iteration,
-        memory: &memory,
-        footprints: StageFootprint::of_plan(&plan, &cluster, &cost),
-        seq_length: cost.model().seq_length,
-    };
+    let executed = voice::timed(|_| "executed an iteration".into(), || Executed::new(&plan, &cluster, &cost))?;
+    let report = executed.report(&plan);
     let mut written = Vec::new();
     if let Some(path) = &args.gantt {
         written.push((path.as_path(), gantt_svg(&report)));
     }
     if let Some(path) = &args.perfetto {
-        written.push((path.as_path(), perfetto_json(&plan, &iteration.program, &iteration.timeline, Some(&memory))));
+        written.push((path.as_path(), executed.perfetto(&plan)));
     }
     let written: Vec<(&Path, &[u8])> = written.iter().map(|(path, text)| (*path, text.as_bytes())).collect();
     files::write_files(&written)?;
-    match args.format {
-        Format::Table => print(&iteration_table(&report, Screen::of_stdout()))?,
-        Format::Json => print_json(&iteration_json(&report))?,
-    }
+    let json = iteration_json(&report);
+    let stages = Records::of_json(json["stages"].as_array().into_iter().flatten());
+    print_as(args.format, || iteration_table(&report, Screen::of_stdout()), &json, &stages)?;
     Ok(verdict)
 }
 
@@ -94,7 +83,7 @@ fn check(plan: &Plan, cluster: &Cluster, cost: &CostModel, path: &Path) -> anyho
         ));
     }
     for violation in violations {
-        eprintln!("warning: {violation}");
+        voice::note(&format!("warning: {violation}"));
     }
     Ok(Verdict::Bad)
 }

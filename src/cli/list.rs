@@ -1,12 +1,13 @@
 //! `autohet-sim list`: what there is by name.
 
-use super::args::{ComparisonFormat, ListArgs, ListedKind};
-use super::{Verdict, print, print_json};
+use super::args::{Format, ListArgs, ListedKind};
+use super::{Verdict, print_as};
 use crate::cluster::GpuSpec;
 use crate::elastic::policies;
 use crate::model::ModelSpec;
 use crate::planner;
 use crate::report::{Records, Screen, rounded};
+use crate::schemas;
 use crate::trace::TraceFormat;
 use serde_json::Value;
 
@@ -17,18 +18,14 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<Verdict> {
         ListedKind::Policies => policies(),
         ListedKind::Planners => planners(),
         ListedKind::Formats => formats(),
+        ListedKind::Schemas => schemas(),
     };
     print_records(&records, args.format)
 }
 
 /// Prints records in the format that was asked for.
-pub(super) fn print_records(records: &Records, format: ComparisonFormat) -> anyhow::Result<Verdict> {
-    match format {
-        ComparisonFormat::Table => print(&records.table(Screen::of_stdout()))?,
-        ComparisonFormat::Json => print_json(&records.json())?,
-        ComparisonFormat::Markdown => print(&records.markdown())?,
-        ComparisonFormat::Csv => print(&records.csv())?,
-    }
+pub(super) fn print_records(records: &Records, format: Format) -> anyhow::Result<Verdict> {
+    print_as(format, || records.table(Screen::of_stdout()), &records.json(), records)?;
     Ok(Verdict::Good)
 }
 
@@ -97,6 +94,14 @@ fn planners() -> Records {
     for name in planner::names() {
         let (after, shape) = planner::about(name);
         records.push(vec![(*name).into(), after.into(), shape.into()]);
+    }
+    records
+}
+
+fn schemas() -> Records {
+    let mut records = Records::new(&[("name", "name"), ("summary", "files")]);
+    for schema in schemas::ALL {
+        records.push(vec![schema.name.into(), schema.summary.into()]);
     }
     records
 }

@@ -1,13 +1,15 @@
-//! The page that a replay leaves behind, `--report`.
+//! The page that a replay leaves behind, `--report`, and the iteration in it.
 
 use super::args::ReplayArgs;
 use super::files;
 use super::replay::first_plan;
+use crate::cluster::Cluster;
 use crate::cost::CostModel;
-use crate::metrics::memory_over_time;
+use crate::metrics::{RankMemory, memory_over_time};
+use crate::plan::Plan;
 use crate::replay::Replay;
-use crate::report::{IterationReport, ReplayPage, StageFootprint, gantt_svg, replay_html};
-use crate::runtime::sim::simulate;
+use crate::report::{IterationReport, ReplayPage, StageFootprint, perfetto_json, replay_html};
+use crate::runtime::sim::{SimulatedIteration, simulate};
 use crate::scenario::Scenario;
 use crate::trace::{NodeEvent, TraceSource};
 use std::path::{Path, PathBuf};
@@ -33,27 +35,44 @@ pub(super) fn write(
 ) -> anyhow::Result<()> {
     let Some(path) = &args.report else { return Ok(()) };
     let samples = u64::from(scenario.training.global_batch_size);
+    let first = first_plan(replay, events);
+    let executed = first.as_ref().map(|(plan, cluster)| Executed::new(plan, cluster, cost)).transpose()?;
+    let iteration = first.as_ref().zip(executed.as_ref()).map(|((plan, _), executed)| executed.report(plan));
     let page = replay_html(&ReplayPage {
         trace,
         model: &cost.model().name,
         replay,
         tokens_per_iteration: samples * u64::from(cost.model().seq_length),
-        gantt: gantt(replay, cost, events)?,
+        iteration: iteration.as_ref(),
         scenario: &scenario.to_toml(),
     });
     files::write_files(&[(path.as_path(), page.as_bytes())])
 }
 
-/// One iteration of the first plan.
-fn gantt(replay: &Replay, cost: &CostModel, events: &[NodeEvent]) -> anyhow::Result<Option<String>> {
-    let Some((plan, cluster)) = first_plan(replay, events) else { return Ok(None) };
-    let iteration = simulate(plan, &cluster, cost)?;
-    let memory = memory_over_time(plan, &iteration.program, &iteration.timeline, cost);
-    Ok(Some(gantt_svg(&IterationReport {
-        plan,
-        iteration: &iteration,
-        memory: &memory,
-        footprints: StageFootprint::of_plan(plan, &cluster, cost),
-        seq_length: cost.model().seq_length,
-    })))
+/// One iteration of a plan, executed in simulated time.
+pub(super) struct Executed {
+    iteration: SimulatedIteration,
+    pub(super) memory: Vec<RankMemory>,
+    footprints: Vec<Vec<StageFootprint>>,
+    seq_length: u32,
+}
+
+impl Executed {
+    pub(super) fn new(plan: &Plan, cluster: &Cluster, cost: &CostModel) -> anyhow::Result<Self> {
+        let iteration = simulate(plan, cluster, cost)?;
+        let memory = memory_over_time(plan, &iteration.program, &iteration.timeline, cost);
+        let footprints = StageFootprint::of_plan(plan, cluster, cost);
+        Ok(Self { iteration, memory, footprints, seq_length: cost.model().seq_length })
+    }
+
+    /// What is said about it; `plan` is the plan that was executed.
+    pub(super) fn report<'a>(&'a self, plan: &'a Plan) -> IterationReport<'a> {
+        let Self { iteration, memory, footprints, seq_length } = self;
+        IterationReport { plan, iteration, memory, footprints: footprints.clone(), seq_length: *seq_length }
+    }
+
+    /// Its timeline for ui.perfetto.dev.
+    pub(super) fn perfetto(&self, plan: &Plan) -> String {
+        perfetto_json(plan, &self.iteration.program, &self.iteration.timeline, Some(&self.memory))
+    }
 }

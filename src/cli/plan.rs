@@ -1,21 +1,21 @@
 //! `autohet-sim plan` and `autohet-sim compare`.
 
-use super::args::{CompareArgs, ComparisonFormat, Format, ObjectiveName, PlanArgs, ProblemArgs};
+use super::args::{CompareArgs, Format, ObjectiveName, PlanArgs, ProblemArgs};
+use super::page::Executed;
 use super::problem::Problem;
-use super::{Verdict, files, job, print, print_json, replan};
+use super::{Verdict, files, job, print, print_as, print_json, replan, voice};
 use crate::cluster::{Cluster, Node};
 use crate::explain::{self, ExplainError, Explanation};
-use crate::metrics::memory_over_time;
-use crate::plan::{Goal, Objective, Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, PricedPlan};
+use crate::plan::{Goal, Objective, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, PricedPlan};
 use crate::planner;
 use crate::planner::objective::{self, Rented};
 use crate::planner::sailor::SailorPlan;
 use crate::report::{
-    ComparedPlanner, Screen, comparison_csv, comparison_json, comparison_markdown, comparison_table, explanation_text,
-    fitting_changes_text, movement_json, movement_text, perfetto_json, plan_json, plan_table, rented_json,
-    rented_table, unlike, variation_json, variation_text,
+    ComparedPlanner, PlanPage, Records, Screen, comparison_csv, comparison_json, comparison_markdown, comparison_table,
+    explanation_text, fitting_changes_text, movement_json, movement_text, plan_heading, plan_html, plan_json,
+    plan_records, plan_table, rented_json, rented_records, rented_table, unlike, variation_json, variation_text,
 };
-use crate::runtime::sim::simulate;
+use crate::units::format_seconds;
 use anyhow::anyhow;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -42,13 +42,14 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
         Some(replanned) => Ok(Rented { planned: replan::with_bound(&problem, replanned)?, plans: Vec::new() }),
         None => rent(args, &problem, planner.as_ref(), limits),
     };
+    voice::tell(|| format!("planned in {}", format_seconds(start.elapsed().as_secs_f64())));
     let Rented { planned, plans } = match rented {
         Err(error) if args.explain && is_verdict(&error) => return explain_misfit(&problem, &error, args.format),
         rented => rented?,
     };
     let planning_s = start.elapsed().as_secs_f64();
     let explained = args.explain.then(|| explained(args, &problem, planner.as_ref(), &planned)).transpose()?;
-    write_plan(args, &problem, &planned.plan)?;
+    write_plan(args, &problem, &planned, planning_s)?;
     if args.pareto || args.top_k.is_some() {
         return print_several(args, plans);
     }
@@ -56,9 +57,9 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     let report = problem.report(&planned, planning_s);
     if problem.judge().is_closed_form() {
         let judge = problem.judge().name();
-        eprintln!(
+        voice::note(&format!(
             "note: iterations are those of the closed form of `{judge}`, the lower bound is that of our own cost model"
-        );
+        ));
     }
     match args.format {
         Format::Table => {
@@ -82,6 +83,10 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
             }
             print_json(&json)?;
         }
+        Format::Csv => print(&plan_records(&report).csv())?,
+        Format::Markdown => {
+            print(&format!("{}\n\n{}", plan_heading(&report, Screen::PLAIN), plan_records(&report).markdown()))?;
+        }
     }
     Ok(Verdict::Good)
 }
@@ -92,6 +97,7 @@ fn check_places(args: &PlanArgs) -> anyhow::Result<()> {
         ("--out", args.out.as_deref()),
         ("--perfetto", args.perfetto.as_deref()),
         ("--export", args.export.as_deref()),
+        ("--report", args.report.as_deref()),
     ];
     files::check_distinct(&places)?;
     let ProblemArgs { cluster, scenario, job, .. } = &args.problem;
@@ -117,34 +123,44 @@ fn explained(
 ) -> Result<Explanation, ExplainError> {
     let request = problem.request();
     if problem.judge().is_closed_form() {
-        eprintln!(
+        voice::note(&format!(
             "note: what stages, links and the bubble take is told by the simulator, not by `{}`",
             problem.judge().name()
-        );
+        ));
     }
     if !objective_of(args).needs_prices() {
         return explain::explain(&request, planner, planned);
     }
     let is_kept = |node: &&Node| planned.plan.stages().any(|(_, stage)| stage.node == node.name);
     let kept = Cluster { nodes: request.cluster.nodes.iter().filter(is_kept).cloned().collect() };
-    eprintln!(
+    voice::note(&format!(
         "note: explained is the plan on the {} nodes that it keeps of {}",
         kept.nodes.len(),
         request.cluster.nodes.len()
-    );
+    ));
     explain::explain(&PlanRequest { cluster: &kept, ..request }, planner, planned)
 }
 
 /// The files that were asked for.
-fn write_plan(args: &PlanArgs, problem: &Problem, plan: &Plan) -> anyhow::Result<()> {
+fn write_plan(args: &PlanArgs, problem: &Problem, planned: &PlannedIteration, planning_s: f64) -> anyhow::Result<()> {
+    let plan = &planned.plan;
+    let is_executed = args.perfetto.is_some() || args.report.is_some();
+    let executed = is_executed.then(|| Executed::new(plan, &problem.cluster, &problem.cost)).transpose()?;
     let mut files = Vec::new();
     if let Some(path) = &args.out {
         files.push((path, plan.to_json()));
     }
-    if let Some(path) = &args.perfetto {
-        let iteration = simulate(plan, &problem.cluster, &problem.cost)?;
-        let memory = memory_over_time(plan, &iteration.program, &iteration.timeline, &problem.cost);
-        files.push((path, perfetto_json(plan, &iteration.program, &iteration.timeline, Some(&memory))));
+    if let Some((path, executed)) = args.perfetto.as_ref().zip(executed.as_ref()) {
+        files.push((path, executed.perfetto(plan)));
+    }
+    if let Some((path, executed)) = args.report.as_ref().zip(executed.as_ref()) {
+        let page = PlanPage {
+            cluster: problem.scenario.cluster.as_deref().unwrap_or_default(),
+            report: &problem.report(planned, planning_s),
+            iteration: &executed.report(plan),
+            scenario: &problem.scenario.to_toml(),
+        };
+        files.push((path, plan_html(&page)));
     }
     if let Some(path) = &args.export {
         files.push((path, SailorPlan::of(plan).to_json()));
@@ -186,20 +202,20 @@ fn print_several(args: &PlanArgs, mut plans: Vec<PricedPlan>) -> anyhow::Result<
         Some(most) => unlike(&plans, most as usize),
         None => PricedPlan::front(&plans),
     };
-    match args.format {
-        Format::Table => print(&rented_table(&shown, Screen::of_stdout()))?,
-        Format::Json => print_json(&rented_json(&shown))?,
-    }
+    let table = || rented_table(&shown, Screen::of_stdout());
+    print_as(args.format, table, &rented_json(&shown), &rented_records(&shown))?;
     Ok(Verdict::Good)
 }
 
 /// Nothing fits, which is an answer too: with every change that would make it fit.
 fn explain_misfit(problem: &Problem, error: &PlanError, format: Format) -> anyhow::Result<Verdict> {
     let changes = explain::fitting_changes(&problem.request());
-    match format {
-        Format::Table => print(&fitting_changes_text(&error.to_string(), &changes, Screen::of_stdout()))?,
-        Format::Json => print_json(&json!({ "error": error.to_string(), "fits_with": changes }))?,
+    let mut records = Records::new(&[("fits_with", "fits with")]);
+    for change in &changes {
+        records.push(vec![change.as_str().into()]);
     }
+    let table = || fitting_changes_text(&error.to_string(), &changes, Screen::of_stdout());
+    print_as(format, table, &json!({ "error": error.to_string(), "fits_with": changes }), &records)?;
     Ok(Verdict::Bad)
 }
 
@@ -238,19 +254,19 @@ pub(super) fn run_compare(args: &CompareArgs) -> anyhow::Result<Verdict> {
         }
     }
     match args.format {
-        ComparisonFormat::Table => {
+        Format::Table => {
             let varied: Vec<_> = varied.iter().map(|(planner, repetitions)| (*planner, repetitions)).collect();
             print(&(comparison_table(&compared, Screen::of_stdout()) + &variation_text(&varied)))?;
         }
-        ComparisonFormat::Json => {
+        Format::Json => {
             let mut json = comparison_json(&compared);
             for (planner, repetitions) in &varied {
                 json["planners"][planner]["variation"] = variation_json(repetitions);
             }
             print_json(&json)?;
         }
-        ComparisonFormat::Markdown => print(&comparison_markdown(&compared))?,
-        ComparisonFormat::Csv => print(&comparison_csv(&compared))?,
+        Format::Markdown => print(&comparison_markdown(&compared))?,
+        Format::Csv => print(&comparison_csv(&compared))?,
     }
     Ok(if plans.iter().any(|(_, planned)| planned.is_ok()) { Verdict::Good } else { Verdict::Bad })
 }

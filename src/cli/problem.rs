@@ -1,7 +1,7 @@
 //! A cluster and a job to plan, from arguments and a scenario file.
 
 use super::args::{JudgeName, ProblemArgs, VariationArgs};
-use super::job;
+use super::{job, voice};
 use crate::cluster::Cluster;
 use crate::cost::CostModel;
 use crate::plan::{Judge, Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner};
@@ -43,6 +43,11 @@ impl Problem {
         let cluster = Cluster::from_argument(described, &job::node_defaults(&scenario.network));
         let place = in_file("cluster", args.cluster.is_some());
         let cluster = cluster.map_err(|error| placed(place, error.into()))?;
+        voice::tell(|| {
+            let (nodes, gpus, samples) =
+                (cluster.nodes.len(), cluster.gpu_count(), scenario.training.global_batch_size);
+            format!("{}, {samples} samples an iteration, on {nodes} nodes of {gpus} GPUs", scenario.model)
+        });
         Ok(Self { cluster, cost, scenario, judge: args.judge, variation: args.variation })
     }
 

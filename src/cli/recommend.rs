@@ -1,8 +1,8 @@
 //! `autohet-sim recommend`.
 
-use super::args::{ComparisonFormat, ObjectiveName, RecommendArgs};
+use super::args::{Format, ObjectiveName, RecommendArgs};
 use super::progress::Progress;
-use super::{Verdict, files, job, print, print_json};
+use super::{Verdict, files, job, print, print_json, voice};
 use crate::cluster::GpuSpec;
 use crate::plan::{Goal, Objective};
 use crate::recommend::{MOST_MIXES, Offer, Question, RatedMix, Recommendation, Risk, affordable, rate, risks_of_trace};
@@ -32,21 +32,22 @@ pub(super) fn run(args: &RecommendArgs) -> anyhow::Result<Verdict> {
              `--gpus-per-node`"
         ));
     }
+    voice::tell(|| format!("the budget pays for {} mixes", mixes.len()));
     let answer = Recommendation::new(&question, rate_all(args, &question, &mixes)?);
     if let Some(path) = &args.plot {
         files::write_files(&[(path.as_path(), plot(&question, &answer).as_bytes())])?;
     }
     match args.format {
-        ComparisonFormat::Table => print(&text(args, &question, &answer, mixes.len()))?,
-        ComparisonFormat::Json => print_json(&json!({
+        Format::Table => print(&text(args, &question, &answer, mixes.len()))?,
+        Format::Json => print_json(&json!({
             "budget_usd_per_hour": args.budget_usd_per_hour,
             "mixes": mixes.len(),
             "front": records(&question, &answer).json(),
             "recommended": answer.chosen.map(|place| answer.mixes[place].mix.clone()),
             "commands": answer.chosen.map(|place| commands(args, &question, &answer.mixes[place])),
         }))?,
-        ComparisonFormat::Markdown => print(&records(&question, &answer).markdown())?,
-        ComparisonFormat::Csv => print(&records(&question, &answer).csv())?,
+        Format::Markdown => print(&records(&question, &answer).markdown())?,
+        Format::Csv => print(&records(&question, &answer).csv())?,
     }
     if answer.chosen.is_none() {
         eprintln!("{}", nothing(&answer));
@@ -198,9 +199,12 @@ fn text(args: &RecommendArgs, question: &Question, answer: &Recommendation, aske
 }
 
 /// What plans for the mix and trains on it.
-fn commands(args: &RecommendArgs, question: &Question, mix: &RatedMix) -> [String; 2] {
+fn commands(args: &RecommendArgs, question: &Question, mix: &RatedMix) -> Vec<String> {
     let Scenario { model, training, .. } = &question.scenario;
-    let mut plan = format!("autohet-sim plan --cluster {} --model {model}", mix.mix);
+    let has_prices =
+        question.offers.iter().any(|offer| offer.usd_per_gpu_hour.to_bits() != offer.gpu.spot_usd_per_hour.to_bits());
+    let cluster = if has_prices { PRICED } else { &mix.mix };
+    let mut plan = format!("autohet-sim plan --cluster {cluster} --model {model}");
     let mut add = |option: &str, value: Option<String>| {
         if let Some(value) = value {
             plan = std::mem::take(&mut plan) + " --" + option + " " + &value;
@@ -222,7 +226,23 @@ fn commands(args: &RecommendArgs, question: &Question, mix: &RatedMix) -> [Strin
     if job.zero1 {
         plan += " --zero1";
     }
-    [plan + " --out plan.json", "autohet-run --plan plan.json".to_owned()]
+    let mut commands: Vec<String> = has_prices.then(|| write_cluster(question, mix)).into_iter().collect();
+    commands.extend([plan + " --out plan.json", "autohet-run --plan plan.json".to_owned()]);
+    commands
+}
+
+/// Where the mix is written with its prices, which its notation doesn't have.
+const PRICED: &str = "cluster.toml";
+
+/// What writes it, for any shell that has POSIX's `printf`.
+fn write_cluster(question: &Question, mix: &RatedMix) -> String {
+    let rented = question.offers.iter().zip(&mix.counts).filter(|(_, count)| **count > 0);
+    let nodes = rented.map(|(offer, count)| {
+        let usd = offer.usd_per_gpu_hour * f64::from(offer.gpus_per_node);
+        let (gpus, name) = (offer.gpus_per_node, &offer.gpu.name);
+        format!("[[nodes]]\\ncount = {count}\\ngpus = {gpus}\\ntype = \"{name}\"\\nprice_usd_per_hour = {usd:?}\\n")
+    });
+    format!("printf '{}' > {PRICED}", nodes.collect::<String>())
 }
 
 fn plot(question: &Question, answer: &Recommendation) -> String {

@@ -1,7 +1,7 @@
 //! `autohet-sim --trace`: the main job.
 
 use super::args::{Format, JobArgs, ReadingArgs, ReplayArgs};
-use super::{Verdict, job, page, print};
+use super::{Verdict, job, page, print, voice};
 use crate::cluster::{Cluster, GpuSpec};
 use crate::cost::CostModel;
 use crate::elastic::checkpoint::CheckpointInterval;
@@ -18,7 +18,7 @@ use crate::scenario::{Scenario, ScenarioFile, WrittenBy};
 use crate::suggest;
 use crate::trace::prices::Quotes;
 use crate::trace::{self, Align, NodeEvent, NodeEventKind, OfferDefaults, Trace, TraceSource};
-use crate::units::SimTime;
+use crate::units::{SimTime, format_seconds};
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most traces that the name of a results folder names.
 const MOST_NAMED: usize = 3;
@@ -48,7 +48,10 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
         say_notes(&sources, &trace.notes);
     }
     let quotes = scenario.prices.quotes(&trace)?;
+    voice::tell(|| format!("{}, {} of it, {} events", trace.format, trace.span, events.len()));
+    let start = Instant::now();
     let mut replay = run_replay(&events, &trace, &policies, &scenario, &cost, args.quiet)?;
+    voice::tell(|| format!("replayed in {}", format_seconds(start.elapsed().as_secs_f64())));
     let job = (&cost, scenario.training.precision);
     let priced = replay.settle(&events, quotes.as_ref(), &scenario.prices.tariff(), job)?;
     let trace = with_price_notes(trace, quotes, priced, args.quiet);
@@ -67,6 +70,8 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<Verdict> {
     match args.format {
         Format::Json => print(&summary.to_json())?,
         Format::Table => print_table(&replay, &cost.model().name, &scenario, &written)?,
+        Format::Csv => print(&summary.records().csv())?,
+        Format::Markdown => print(&summary.records().markdown())?,
     }
     Ok(if replay.policies.iter().any(|outcome| outcome.iterations > 0) { Verdict::Good } else { Verdict::Bad })
 }

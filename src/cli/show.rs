@@ -1,18 +1,21 @@
 //! `autohet-sim show`.
 
-use super::Verdict;
-use super::args::{ShowCommand, ShowGpuArgs, ShowModelArgs};
+use super::args::{ShowCommand, ShowGpuArgs, ShowModelArgs, ShowSchemaArgs};
 use super::list::print_records;
+use super::{Verdict, print};
 use crate::cluster::GpuSpec;
 use crate::ids::LayerId;
 use crate::model::{Block, ModelSpec};
 use crate::report::{Records, rounded};
+use crate::{schemas, suggest};
+use anyhow::anyhow;
 use serde_json::Value;
 
 pub(super) fn run(command: &ShowCommand) -> anyhow::Result<Verdict> {
     match command {
         ShowCommand::Gpu(args) => run_gpu(args),
         ShowCommand::Model(args) => run_model(args),
+        ShowCommand::Schema(args) => run_schema(args),
     }
 }
 
@@ -33,6 +36,16 @@ fn run_model(args: &ShowModelArgs) -> anyhow::Result<Verdict> {
         records.push(vec![figure.into(), value, unit.into()]);
     }
     print_records(&records, args.format)
+}
+
+/// The schema as it is kept.
+fn run_schema(args: &ShowSchemaArgs) -> anyhow::Result<Verdict> {
+    let name = &args.name;
+    let known = schemas::ALL.map(|schema| schema.name);
+    let schema = schemas::by_name(name)
+        .ok_or_else(|| anyhow!("there is no schema of `{name}`\nhint: {}", suggest::hint(name, known)))?;
+    print(schema.text)?;
+    Ok(Verdict::Good)
 }
 
 /// Each figure with its unit, and the source that the catalog names for it.

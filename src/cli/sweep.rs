@@ -1,13 +1,13 @@
 //! `autohet-sim sweep` and `sweep merge`.
 
-use super::args::{ComparisonFormat, MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
+use super::args::{Format, MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
 use super::progress::Progress;
-use super::{Verdict, files, print};
+use super::{Verdict, files, print, voice};
 use crate::report::{
     Baseline, GateOutcome, ResultsFolder, Screen, SweepRow, SweepStatus, compare_with_baseline, gate_junit,
     gate_markdown, gate_text, sweep_markdown, sweep_table,
 };
-use crate::sweep::{Journal, Run, Shard, Shared, SweepCache, SweepFile, SweepResults, in_parallel, key_text, merge};
+use crate::sweep::{Journal, Runs, Shard, Shared, SweepCache, SweepFile, SweepResults, in_parallel, key_text, merge};
 use anyhow::anyhow;
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -25,20 +25,19 @@ pub(super) fn run(args: &SweepArgs) -> anyhow::Result<Verdict> {
 
 fn run_sweep(file: &Path, args: &SweepArgs) -> anyhow::Result<Verdict> {
     let mut sweep = SweepFile::read(file)?;
-    let runs = sweep.runs()?;
     let shard = shard_of(args)?;
     let out = args.results.out.clone().unwrap_or_else(|| default_out(&sweep.name, shard));
     let baseline = check_results(&args.results, &out, &sweep.axes, &[file])?;
     let cache = args.cache.as_deref().map(SweepCache::open).transpose()?;
     let shared = Arc::new(Shared::new(cache));
-    sweep.note_inputs(&runs, &shared);
+    sweep.note_inputs(&shared);
+    let runs = sweep.runs()?;
+    let is_ours = |place: usize| shard.is_none_or(|shard| shard.has(place));
+    runs.check(is_ours, &shared)?;
     let journal_path = Journal::path_for(&out);
     let (mut journal, mut rows) = Journal::open(&journal_path, &sweep, runs.len(), shard, args.resume)?;
-    let done = keys_of(&rows, &runs, &journal_path)?;
-    let is_left = |(place, key): (usize, &[serde_json::Value])| {
-        shard.is_none_or(|shard| shard.has(place)) && !done.contains(&key_text(key))
-    };
-    let left: Vec<_> = runs.iter().enumerate().filter(|(place, run)| is_left((*place, &run.key))).collect();
+    let left = left_of(&runs, is_ours, &rows, &journal_path)?;
+    voice::tell(|| format!("{} runs, {} of them left to do here", runs.len(), left.len()));
     let progress = Progress::new(left.len(), args.results.quiet)?;
     if !rows.is_empty() {
         progress.say(&format!("{} rows are there already", rows.len()));
@@ -47,9 +46,9 @@ fn run_sweep(file: &Path, args: &SweepArgs) -> anyhow::Result<Verdict> {
     in_parallel(
         jobs,
         &left,
-        |(_, run)| run.outcome(&sweep, &shared),
-        |index, outcome| {
-            let row = SweepRow { key: left[index].1.key.clone(), outcome };
+        |&place| runs.get(place).map(|run| SweepRow { outcome: run.outcome(&sweep, &shared), key: run.key }),
+        |_, row| {
+            let row = row?;
             journal.add(&row)?;
             rows.push(row);
             progress.step();
@@ -92,19 +91,30 @@ fn default_out(name: &str, shard: Option<Shard>) -> PathBuf {
     Path::new("results").join(format!("{name}{suffix}"))
 }
 
-/// The keys of the rows that are there already, each that of a run and there once.
-fn keys_of(rows: &[SweepRow], runs: &[Run], journal: &Path) -> anyhow::Result<BTreeSet<String>> {
-    let known: BTreeSet<String> = runs.iter().map(|run| key_text(&run.key)).collect();
-    let mut keys = BTreeSet::new();
-    for key in rows.iter().map(|row| key_text(&row.key)) {
-        if !known.contains(&key) || !keys.insert(key.clone()) {
-            return Err(anyhow!(
-                "`{}` has a row of no run of this sweep, or one twice: {key}\nhint: leave out `--resume` to begin anew",
-                journal.display()
-            ));
-        }
+/// The places of runs that have no row yet. Each row that is there must be that of a run, and there once.
+fn left_of(
+    runs: &Runs<'_>,
+    is_ours: impl Fn(usize) -> bool,
+    rows: &[SweepRow],
+    journal: &Path,
+) -> anyhow::Result<Vec<usize>> {
+    let refused = |key: &str| {
+        anyhow!(
+            "`{}` has a row of no run of this sweep, or one twice: {key}\nhint: leave out `--resume` to begin anew",
+            journal.display()
+        )
+    };
+    let mut done = BTreeSet::new();
+    if let Some(twice) = rows.iter().map(|row| key_text(&row.key)).find(|key| !done.insert(key.clone())) {
+        return Err(refused(&twice));
     }
-    Ok(keys)
+    let places = (0..runs.len()).filter(|place| is_ours(*place));
+    // Nothing is there most of the time, and keys needn't be made.
+    if done.is_empty() {
+        return Ok(places.collect());
+    }
+    let left = places.filter(|place| !done.remove(&key_text(&runs.key(*place)))).collect();
+    done.first().map_or(Ok(left), |stray| Err(refused(stray)))
 }
 
 /// Refuses, before the work, places that couldn't be written and baselines that couldn't be compared with.
@@ -141,17 +151,17 @@ fn finish(
     let written = results.write(out)?;
     write_gate(results, args, gate.as_ref())?;
     match args.format {
-        ComparisonFormat::Table => {
+        Format::Table => {
             let gate = gate.as_ref().map(|gate| format!("\n{}", gate_text(gate))).unwrap_or_default();
             let table = sweep_table(&results.table, Screen::of_stdout());
             print(&format!("{table}{gate}details: {}\n", written.display()))?;
         }
-        ComparisonFormat::Json => print(&results.table.json_lines())?,
-        ComparisonFormat::Markdown => print(&markdown(results, gate.as_ref()))?,
-        ComparisonFormat::Csv => print(&results.table.csv())?,
+        Format::Json => print(&results.table.json_lines())?,
+        Format::Markdown => print(&markdown(results, gate.as_ref()))?,
+        Format::Csv => print(&results.table.csv())?,
     }
     let has_failed = results.table.count(SweepStatus::Error) > 0;
-    if let (false, Some(gate)) = (args.quiet || args.format == ComparisonFormat::Table, &gate) {
+    if let (false, Some(gate)) = (args.quiet || args.format == Format::Table, &gate) {
         eprintln!("{}", gate_text(gate).trim_end());
     }
     if has_failed {
@@ -169,7 +179,7 @@ fn markdown(results: &SweepResults, gate: Option<&GateOutcome>) -> String {
 fn write_gate(results: &SweepResults, args: &SweepResultsArgs, gate: Option<&GateOutcome>) -> anyhow::Result<()> {
     let page = args.summary_markdown.as_ref().map(|path| (path, markdown(results, gate)));
     let junit = args.junit.as_ref().zip(gate).map(|(path, gate)| (path, gate_junit(results.name(), gate)));
-    let report = args.report.as_ref().map(|path| (path, results.html()));
+    let report = args.report.as_ref().map(|path| (path, results.html(gate)));
     let files: Vec<(&Path, &[u8])> =
         page.iter().chain(&junit).chain(&report).map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
     files::write_files(&files)

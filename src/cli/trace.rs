@@ -4,7 +4,7 @@ use super::args::{ClockArgs, ConvertArgs, Format, GenerateArgs, MarketArgs, Read
 use super::{Verdict, files, job, print, print_json};
 use crate::cluster::GpuSpec;
 use crate::input;
-use crate::report::{Screen, TraceLaws, statistics_table, trace_svg};
+use crate::report::{Screen, TraceLaws, statistics_records, statistics_table, trace_svg};
 use crate::scenario::Scenario;
 use crate::trace::generator::recorded::fit;
 use crate::trace::generator::{GeneratorSettings, PoolSettings, generate, price_history};
@@ -216,6 +216,8 @@ fn run_stats(args: &StatsArgs) -> anyhow::Result<Verdict> {
             };
             print_json(&all.iter().zip(notes.iter().zip(&laws)).map(entry).collect())?;
         }
+        Format::Csv => print(&statistics_records(&all).csv())?,
+        Format::Markdown => print(&statistics_records(&all).markdown())?,
     }
     Ok(Verdict::Good)
 }

@@ -1,11 +1,12 @@
 //! `autohet-sim validate`: what the simulator says of runs that others measured.
 
+use super::args::Format;
 use super::{Verdict, print, print_json};
 use crate::measured::{Accuracy, Dataset};
 use crate::report::{
     ResultsFolder, Screen, accuracy_csv, accuracy_json, accuracy_markdown, accuracy_svg, accuracy_table,
 };
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -26,24 +27,11 @@ pub(super) struct ValidateArgs {
     #[arg(long, value_name = "FOLDER", default_value = "results/validation")]
     out: PathBuf,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = AccuracyFormat::Table)]
-    format: AccuracyFormat,
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
     /// Print nothing on stderr but errors
     #[arg(long, short)]
     quiet: bool,
-}
-
-/// How errors are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum AccuracyFormat {
-    /// For people: the errors of each source.
-    Table,
-    /// For machines, with every record.
-    Json,
-    /// For a document, with every record.
-    Markdown,
-    /// For a spreadsheet: a row for each record.
-    Csv,
 }
 
 pub(super) fn run(args: &ValidateArgs) -> anyhow::Result<Verdict> {
@@ -59,10 +47,10 @@ pub(super) fn run(args: &ValidateArgs) -> anyhow::Result<Verdict> {
     folder.write("README.md", &markdown)?;
     let written = folder.commit()?;
     match args.format {
-        AccuracyFormat::Table => print(&accuracy_table(&accuracy, Screen::of_stdout()))?,
-        AccuracyFormat::Json => print_json(&json)?,
-        AccuracyFormat::Markdown => print(&markdown)?,
-        AccuracyFormat::Csv => print(&accuracy_csv(&accuracy))?,
+        Format::Table => print(&accuracy_table(&accuracy, Screen::of_stdout()))?,
+        Format::Json => print_json(&json)?,
+        Format::Markdown => print(&markdown)?,
+        Format::Csv => print(&accuracy_csv(&accuracy))?,
     }
     if !args.quiet {
         eprintln!("details: {} (start with README.md)", written.display());

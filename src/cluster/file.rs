@@ -9,26 +9,57 @@ use serde::Deserialize;
 use std::path::Path;
 use toml::Spanned;
 
+/// A cluster as it stands in its file.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Raw {
+    /// Groups of equal nodes.
+    #[cfg_attr(test, schemars(with = "Vec<RawNodes>"))]
     #[serde(default)]
     nodes: Vec<Spanned<RawNodes>>,
 }
 
+/// Equal nodes.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct RawNodes {
+    /// How many.
+    #[cfg_attr(test, schemars(with = "u32", range(min = 1)))]
     count: Spanned<i64>,
+    /// GPUs of each node.
+    #[cfg_attr(test, schemars(with = "u32", range(min = 1)))]
     gpus: Spanned<i64>,
+    /// GPU type, by any of its names.
+    #[cfg_attr(test, schemars(with = "String"))]
     r#type: Spanned<String>,
+    /// Availability zone.
     zone: Option<String>,
+    /// Bandwidth of one network interface, per direction.
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     nic_gbit_per_s: Option<Spanned<f64>>,
+    /// Latency of a network interface.
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     nic_latency_us: Option<Spanned<f64>>,
+    /// Network interfaces of each node, at most one for each of its GPUs.
+    #[cfg_attr(test, schemars(with = "Option<u32>"))]
     nics: Option<Spanned<i64>>,
+    /// The PCIe switches that the GPUs hang on.
+    #[cfg_attr(test, schemars(with = "Option<PcieSwitch>"))]
     pcie_switch: Option<Spanned<PcieSwitch>>,
+    /// Price of one node; the catalog's where it is left out.
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     price_usd_per_hour: Option<Spanned<f64>>,
+    /// What a single flow reaches, by the size of its messages.
+    #[cfg_attr(test, schemars(with = "Option<FlowCurve>"))]
     flow: Option<Spanned<FlowCurve>>,
+}
+
+/// The JSON schema of a cluster file.
+#[cfg(test)]
+pub(crate) fn schema() -> schemars::Schema {
+    schemars::schema_for!(Raw)
 }
 
 /// The text, to turn places in it into lines.

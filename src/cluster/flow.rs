@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 /// measured. Such a parabola means nothing outside of the sizes that were measured: smaller messages get the bandwidth of
 /// the smallest, larger ones that of the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FlowCurve {
     /// `a`, `b` and `c`.

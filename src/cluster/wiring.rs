@@ -17,6 +17,7 @@ pub struct Wiring {
 
 /// A switch with the link that its GPUs share on their way to other switches and to the network.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PcieSwitch {
     /// GPUs behind each switch.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(Framework::preset("deepspeed").unwrap().point_to_point, PointToPoint::Sequential);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Framework {
     /// Whether sends and receives between stages hold up the passes.
@@ -32,6 +33,7 @@ pub struct Framework {
 
 /// Whether sends and receives between stages hold up the passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PointToPoint {
     /// They have queues of their own; a pass waits for its input only.
@@ -46,6 +48,7 @@ pub enum PointToPoint {
 
 /// How gradients are put together for a reduction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Buckets {
     /// Each layer by itself.
@@ -59,6 +62,7 @@ pub enum Buckets {
 
 /// When gradients are reduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReductionTime {
     /// As soon as they are there, while the layers before them go backward.
@@ -70,6 +74,7 @@ pub enum ReductionTime {
 
 /// Who holds the optimizer's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerState {
     /// Every replica all of it.
@@ -82,6 +87,7 @@ pub enum OptimizerState {
 
 /// How collectives over the network are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Collectives {
     /// By rings whose ranks send and receive in step.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a framework puts element-wise operations together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Kernels {
     /// Bias and activation, bias, dropout and addition, and scale, mask and softmax are one kernel each, as Megatron-LM has
@@ -22,6 +23,7 @@ pub enum Kernels {
 
 /// Constants of memory and of the optimizer that a user may know better.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct CostSettings {
     /// Device memory that no tensor gets: CUDA context (about 0.5 GB), communicators' buffers (about 0.5 GB), library

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 /// assert_eq!(settings.disk_bytes_per_s, 1e9);
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointSettings {
     /// Time from one checkpoint to the next. `optimal` by default.
@@ -36,6 +37,7 @@ pub struct CheckpointSettings {
 
 /// Time from one checkpoint to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum CheckpointInterval {
     /// Always the same.

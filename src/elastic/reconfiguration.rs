@@ -63,6 +63,7 @@ pub struct Spared {
 /// What a change of plan costs beside moving state. Constants, not measured while running, so that a replay gives the
 /// same bytes on every machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ReconfigurationSettings {
     /// Until a loss without notice is noticed: a heartbeat's time-out. Assumed.

@@ -10,20 +10,39 @@ use std::path::Path;
 
 /// A model as people describe it: what usually follows from the rest may be left out.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Description {
+    /// How plans, profiles and reports call it; else the file's name.
     name: Option<String>,
+    /// Its family.
     architecture: Architecture,
+    /// Transformer layers.
     num_layers: u32,
+    /// Width of the residual stream.
     hidden_size: u32,
+    /// Query heads.
     num_attention_heads: u32,
+    /// Key and value heads; as many as query heads by default.
     num_key_value_heads: Option<u32>,
+    /// Width of a head; `hidden_size / num_attention_heads` by default.
     head_dim: Option<u32>,
+    /// Inner width of the MLP; four times `hidden_size` by default.
     ffn_hidden_size: Option<u32>,
+    /// Whether the MLP has three matrices rather than two; that of llama has by default.
     gated_mlp: Option<bool>,
+    /// Tokens of the vocabulary.
     vocab_size: u32,
+    /// Tokens per sample.
     seq_length: u32,
+    /// Whether the head shares the embedding's matrix; that of llama doesn't by default.
     tie_word_embeddings: Option<bool>,
+}
+
+/// The schema of descriptions.
+#[cfg(test)]
+pub(crate) fn file_schema() -> schemars::Schema {
+    schemars::schema_for!(Description)
 }
 
 /// What is wrong with a file, and where in its text.

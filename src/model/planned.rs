@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 /// A model as plans name it: a preset's name, or the whole shape of a model that is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "expected the name of a model or its description")]
 pub enum PlannedModel {
     /// A preset.

@@ -63,6 +63,7 @@ impl Default for PlanLimits<'_> {
 
 /// What the user fixes of a training job; everything else is the planner's choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainingSettings {
     /// Samples per optimizer step: `B`.

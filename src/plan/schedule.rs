@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 /// Order of forward and backward passes within a pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum ScheduleKind {
     /// One forward, one backward, with pipeline flush (PipeDream-Flush, Narayanan et al. 2021).
     #[default]

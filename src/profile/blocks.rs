@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One block as it was measured by itself, on the GPUs of one tensor-parallel group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredBlock {
     /// Seconds of the forward pass of one micro batch.
@@ -19,6 +20,7 @@ pub struct MeasuredBlock {
 
 /// What one GPU of a tensor-parallel group holds for a block, in numbers, which the precision turns into bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BlockMemory {
     /// Its parameters.

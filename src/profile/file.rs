@@ -25,9 +25,11 @@ const BYTES_PER_S: RangeInclusive<f64> = 1.0..=1e15;
 
 /// A profile as it stands in its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProfileFile {
     /// [`SCHEMA_VERSION`] of the writer.
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
     /// Name of the model.
     pub model: String,
@@ -40,6 +42,7 @@ pub struct ProfileFile {
 
 /// What the transport between two ranks was measured to do, copies and checksums at both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredLinks {
     /// Seconds between one pass and the next on a rank that waits for nothing.
@@ -59,6 +62,7 @@ pub struct MeasuredLinks {
 ///
 /// Times are those of one micro batch without recomputation, tensor-parallel collectives included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProfileEntry {
     /// GPU type, by any of its names.
@@ -95,6 +99,7 @@ pub struct ProfileEntry {
 
 /// Seconds of one forward and one backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
     /// The forward pass.

@@ -2,13 +2,11 @@
 
 use super::Screen;
 use super::figures::{ABSENT, count, figure, percent};
-use super::summary::PolicySummary;
+use super::records::Records;
+use super::summary::{PolicySummary, with_name};
 use super::table::{narrow_table, ratio_table};
 use crate::replay::Replay;
 use serde::Serialize;
-use std::fmt::Write as _;
-
-const NEVER: &str = "writing to a string doesn't fail";
 
 /// What the policies made of one trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -113,34 +111,17 @@ fn nine_in_ten(values: &[f64]) -> [f64; 2] {
 }
 
 /// A row for each trace and policy.
-pub fn across_csv(rows: &[AcrossRow]) -> String {
-    let mut text = String::from(
-        "trace,span_s,policy,iterations,tokens,tokens_per_s,goodput_share,lost_iterations,recoveries,recovery_s_mean,paid_gpu_s,usd,\
-         usd_per_million_tokens\n",
-    );
-    let or_empty = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-    for row in rows {
-        for (policy, summary) in &row.policies {
-            writeln!(
-                text,
-                "\"{}\",{},{policy},{},{},{},{},{},{},{},{},{},{}",
-                row.name.replace('"', "\"\""),
-                row.span_s,
-                summary.iterations,
-                summary.tokens,
-                or_empty(summary.tokens_per_s),
-                or_empty(summary.goodput_share),
-                summary.lost_iterations,
-                summary.recoveries,
-                or_empty(summary.recovery_s_mean),
-                summary.paid_gpu_s,
-                summary.usd,
-                or_empty(summary.usd_per_million_tokens)
-            )
-            .expect(NEVER);
+pub fn across_records(rows: &[AcrossRow]) -> Records {
+    let of_policy = |row: &AcrossRow, (policy, summary): &(String, PolicySummary)| {
+        let summary = with_name("policy", policy, summary);
+        let mut cells = with_name("trace", &row.name, &serde_json::json!({ "span_s": row.span_s }));
+        if let (Some(cells), Some(summary)) = (cells.as_object_mut(), summary.as_object()) {
+            cells.extend(summary.clone());
         }
-    }
-    text
+        cells
+    };
+    let all = rows.iter().flat_map(|row| row.policies.iter().map(move |policy| of_policy(row, policy)));
+    Records::of_json(&all.collect::<Vec<_>>())
 }
 
 /// The same for machines.
@@ -167,7 +148,9 @@ mod tests {
     #[test]
     fn rows_have_a_cell_for_each_policy() {
         let rows = [AcrossRow::new("a", &fixture::small()), AcrossRow::new("b", &fixture::small())];
-        assert_eq!(across_csv(&rows).lines().count(), 1 + 2 * 2);
+        let csv = across_records(&rows).csv();
+        assert_eq!(csv.lines().count(), 1 + 2 * 2, "{csv}");
+        assert!(csv.starts_with("trace,span_s,policy,iterations,") && csv.contains("\na,100.0,autohet,7,"), "{csv}");
         let table = across_table(&rows, Screen::PLAIN);
         assert!(table.contains("autohet") && table.contains("restart") && table.contains('7'), "{table}");
         let table = interval_table(&rows, Screen::PLAIN);

@@ -86,6 +86,12 @@ impl<'a> Canvas<'a> {
         legend_width(name)
     }
 
+    /// The same with a bold name. Names in their colour would be hard to read.
+    pub(super) fn bold_legend_entry(&self, (x, y): Point, color: RGBColor, name: &str) {
+        self.rectangle((x, y - 5), (x + 10, y + 5), color);
+        self.bold_text((x + 15, y), Anchor::Left, INK, name);
+    }
+
     pub(super) fn finish(&self) {
         self.area.present().expect(NEVER);
     }

@@ -5,15 +5,14 @@
 //! from green; what is computed has letters and numbers besides.
 
 mod bars;
-mod svg;
 
 use super::figures::{or_absent, percent};
 use super::iteration::{IterationReport, StageRow};
+use super::svg::{Anchor, Svg};
 use crate::ids::Rank;
 use crate::plan::{Replica, ScheduleKind};
-use crate::units::format_seconds;
+use crate::units::{SimTime, format_seconds};
 use bars::{Bar, Kind, bars_of_ranks};
-use svg::{Anchor, Svg};
 
 /// Rows beyond these aren't drawn: a page has an end.
 const MOST_ROWS: usize = 64;
@@ -36,8 +35,22 @@ const CHARACTER: f64 = 6.6;
 
 /// The iteration as an SVG figure, time in milliseconds from left to right.
 pub fn gantt_svg(report: &IterationReport<'_>) -> String {
+    gantt_svg_of(report, usize::MAX)
+}
+
+/// The same with rows for so many bars at most, but for the first row, which is always there.
+pub(super) fn gantt_svg_of(report: &IterationReport<'_>, most_bars: usize) -> String {
     let rows = report.rows();
-    let shown = &rows[..rows.len().min(MOST_ROWS)];
+    let bars = bars_of_ranks(&report.iteration.program, &report.iteration.timeline);
+    let ranks = report.iteration.program.ranks().iter().enumerate().filter(|(_, rank)| rank.tensor_rank == 0);
+    let ranks: Vec<usize> = ranks.map(|(rank, _)| rank).take(MOST_ROWS).collect();
+    let mut drawn = 0;
+    let fits = |rank: &&usize| {
+        drawn += bars[Rank::from(**rank).index()].len();
+        drawn <= most_bars
+    };
+    let count = ranks.iter().take_while(fits).count().max(1).min(rows.len());
+    let shown = &rows[..count];
     let tops = tops(report, shown);
     let bottom = tops.last().map_or(TOP, |last| last + ROW_HEIGHT);
     let left_out = rows.len() - shown.len();
@@ -47,11 +60,9 @@ pub fn gantt_svg(report: &IterationReport<'_>) -> String {
     heading(&mut svg, report, scale.right + MARGIN);
     legend(&mut svg, report);
     axis(&mut svg, &scale, bottom);
-    let bars = bars_of_ranks(&report.iteration.program, &report.iteration.timeline);
-    let ranks = report.iteration.program.ranks().iter().enumerate().filter(|(_, rank)| rank.tensor_rank == 0);
-    for ((row, &top), (rank, _)) in shown.iter().zip(&tops).zip(ranks) {
+    for ((row, &top), &rank) in shown.iter().zip(&tops).zip(&ranks) {
         labels(&mut svg, report, row, (scale.right + MARGIN, top));
-        svg.frame((LEFT, top), (scale.right - LEFT, PASS_HEIGHT));
+        svg.frame((LEFT, top), (scale.right - LEFT, PASS_HEIGHT), &shares(report, row));
         for bar in &bars[Rank::from(rank).index()] {
             draw(&mut svg, bar, &scale, top, report.plan.replicas[row.replica].chunk_count() > 1);
         }
@@ -155,7 +166,7 @@ fn legend(svg: &mut Svg, report: &IterationReport<'_>) {
         svg.text((x + 22.0, 71.0), Anchor::Start, "#222", 12, name);
         x += 22.0 + name.len() as f64 * 6.7 + 20.0;
     }
-    svg.frame((x, 61.0), (16.0, 12.0));
+    svg.frame((x, 61.0), (16.0, 12.0), "");
     svg.text((x + 22.0, 71.0), Anchor::Start, "#222", 12, "idle");
     x += 70.0;
     let chunks = report.plan.replicas.iter().map(Replica::chunk_count).max().unwrap_or(1);
@@ -198,6 +209,22 @@ fn labels(svg: &mut Svg, report: &IterationReport<'_>, row: &StageRow, (width, t
     svg.text((width - 12.0, top + 17.0), Anchor::End, ink, 12, &format!("{peak:.1}/{capacity:.1} GB"));
 }
 
+/// What a row's GPUs do, in words.
+fn shares(report: &IterationReport<'_>, row: &StageRow) -> String {
+    let share = |time: SimTime| percent(time.as_seconds() / report.makespan().as_seconds());
+    let (replica, stage, shares) = (row.replica, row.stage, row.shares);
+    let [busy, communication, idle] = [shares.busy, shares.communication, shares.idle].map(share);
+    format!("replica {replica} stage {stage}: busy {busy}, communication {communication}, idle {idle}")
+}
+
+/// A pass in words.
+fn says(bar: &Bar) -> String {
+    let micro_batch =
+        bar.micro_batch.map_or_else(String::new, |micro_batch| format!(" of micro batch {}", micro_batch.0));
+    let [from, to] = [bar.start, bar.end].map(|time| format_seconds(time.as_seconds()));
+    format!("{}{micro_batch}, {from} to {to}", bar.kind.name())
+}
+
 fn draw(svg: &mut Svg, bar: &Bar, scale: &Scale, top: f64, shows_chunks: bool) {
     let (from, to) = (scale.x(bar.start.as_seconds() * 1e3), scale.x(bar.end.as_seconds() * 1e3));
     let width = to - from;
@@ -207,7 +234,7 @@ fn draw(svg: &mut Svg, bar: &Bar, scale: &Scale, top: f64, shows_chunks: bool) {
         Kind::Receive => svg.rectangle((from, lane + TRANSFER_HEIGHT), (width, TRANSFER_HEIGHT), bar.kind.fill(0)),
         Kind::Reduction => svg.rectangle((from, lane), (width, 2.0 * TRANSFER_HEIGHT), bar.kind.fill(0)),
         Kind::Forward | Kind::Redundant | Kind::Backward | Kind::Weights | Kind::Optimizer => {
-            svg.outlined((from, top), (width, PASS_HEIGHT), bar.kind.fill(bar.chunk));
+            svg.outlined((from, top), (width, PASS_HEIGHT), bar.kind.fill(bar.chunk), &says(bar));
             let label = bar.label(shows_chunks);
             let fits = |size: &u32| label.len() as f64 * CHARACTER * f64::from(*size) / 11.0 + 2.0 <= width;
             if let Some(size) = [11, 9, 7].into_iter().find(fits) {

@@ -70,6 +70,11 @@ impl Axis {
         self.unit
     }
 
+    /// A value with the axis's unit: `12.5 h`.
+    pub(super) fn label(&self, value: f64) -> String {
+        format!("{:.1} {}", value / self.scale, self.unit)
+    }
+
     /// Ticks from the near end on, with their labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let count = ((self.max - self.min) / self.step + 1e-9) as usize;

@@ -1,5 +1,6 @@
 //! Plans beside those of a peer, by the peer's judge.
 
+use super::records::Records;
 use super::rented::shape;
 use super::table::Screen;
 use super::table::peer_rows;
@@ -40,6 +41,27 @@ pub fn peer_csv(rows: &[PeerRow<'_>]) -> String {
             .expect("writing to a string doesn't fail");
     }
     text
+}
+
+/// The same as records.
+pub fn peer_records(rows: &[PeerRow<'_>]) -> Records {
+    let columns = [
+        ("setting", "setting"),
+        ("peer_iterations_per_s", "peer's\niterations/s"),
+        ("iterations_per_s", "iterations/s"),
+        ("ratio", "ratio"),
+        ("gpus", "GPUs"),
+        ("plan", "plan"),
+    ];
+    let mut records = Records::new(&columns);
+    for row in rows {
+        let plan = &row.planned.plan;
+        let ratio = row.per_s() / row.peer_per_s;
+        let figures = [row.peer_per_s, row.per_s(), ratio].map(super::sweep::rounded);
+        let rest = [plan.world_size().into(), shape(plan).into()];
+        records.push(std::iter::once(row.setting.into()).chain(figures).chain(rest).collect());
+    }
+    records
 }
 
 /// The settings as a table.

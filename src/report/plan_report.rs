@@ -1,6 +1,7 @@
 //! A plan with what is known about it: the source of the tables and the JSON of `autohet-sim plan` and `compare`.
 
 use super::figures::ratio;
+use super::records::Records;
 use crate::cluster::Cluster;
 use crate::cost::{CostModel, StageMemory};
 use crate::plan::{Plan, PlannedIteration};
@@ -106,6 +107,23 @@ pub fn plan_json(report: &PlanReport<'_>) -> Value {
     // The long part comes last, so that the figures are seen first.
     object.insert("replicas".to_owned(), replicas);
     Value::Object(object)
+}
+
+/// The stages of a plan, one a row, with what is known of each: [`plan_json`] as a table.
+pub fn plan_records(report: &PlanReport<'_>) -> Records {
+    let plan = plan_json(report);
+    let stages = plan["replicas"].as_array().into_iter().flatten().enumerate().flat_map(|(j, replica)| {
+        let stages = replica["stages"].as_array().into_iter().flatten().enumerate();
+        stages.map(move |(p, stage)| {
+            let mut row = Map::new();
+            row.insert("replica".into(), j.into());
+            row.insert("micro_batches".into(), replica["micro_batches"].clone());
+            row.insert("stage".into(), p.into());
+            row.extend(stage.as_object().cloned().unwrap_or_default());
+            Value::Object(row)
+        })
+    });
+    Records::of_json(&stages.collect::<Vec<_>>())
 }
 
 /// A comparison as JSON: by planner, in the order asked for, what [`plan_json`] gives, or `{"error": …}`.

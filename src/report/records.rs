@@ -9,14 +9,38 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     /// Key of each column in JSON and CSV, and its heading for people.
-    columns: Vec<(&'static str, &'static str)>,
+    columns: Vec<(String, String)>,
     rows: Vec<Vec<Value>>,
 }
 
 impl Records {
     /// Nothing yet, with these columns: a key for machines and a heading for people each.
-    pub fn new(columns: &[(&'static str, &'static str)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+    pub fn new(columns: &[(&str, &str)]) -> Self {
+        let column = |(key, heading): &(&str, &str)| ((*key).to_owned(), (*heading).to_owned());
+        Self { columns: columns.iter().map(column).collect(), rows: Vec::new() }
+    }
+
+    /// Things as they are in JSON: a column for each field, `a.b` for a field of a field. Lists are one cell; those of
+    /// objects, which would be tables of their own, are left out.
+    pub fn of_json<'a>(things: impl IntoIterator<Item = &'a Value>) -> Self {
+        let mut records = Self::default();
+        for thing in things {
+            let mut cells = Vec::new();
+            flatten(thing, "", &mut cells);
+            let mut row = vec![Value::Null; records.columns.len()];
+            for (key, value) in cells {
+                let place = records.columns.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+                    records.columns.push((key.clone(), key.replace(['_', '.'], " ")));
+                    records.columns.len() - 1
+                });
+                row.resize(row.len().max(place + 1), Value::Null);
+                row[place] = value;
+            }
+            records.rows.push(row);
+        }
+        let width = records.columns.len();
+        records.rows.iter_mut().for_each(|row| row.resize(width, Value::Null));
+        records
     }
 
     /// Adds a row, a value for each column.
@@ -29,7 +53,7 @@ impl Records {
     pub fn table(&self, screen: Screen) -> String {
         let mut table = empty_table(screen);
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(screen.width);
-        table.set_header(self.columns.iter().map(|(_, heading)| *heading));
+        table.set_header(self.columns.iter().map(|(_, heading)| heading));
         for row in &self.rows {
             table.add_row(row.iter().map(for_people));
         }
@@ -53,7 +77,7 @@ impl Records {
     /// As JSON: an array of objects.
     pub fn json(&self) -> Value {
         let object = |row: &Vec<Value>| {
-            let keys = self.columns.iter().map(|(key, _)| (*key).to_owned());
+            let keys = self.columns.iter().map(|(key, _)| key.clone());
             Value::Object(keys.zip(row.iter().cloned()).collect::<Map<_, _>>())
         };
         Value::Array(self.rows.iter().map(object).collect())
@@ -63,7 +87,7 @@ impl Records {
     pub fn csv(&self) -> String {
         let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::Any(b'\n')).from_writer(Vec::new());
         let written = "writing to memory doesn't fail";
-        writer.write_record(self.columns.iter().map(|(key, _)| *key)).expect(written);
+        writer.write_record(self.columns.iter().map(|(key, _)| key)).expect(written);
         for row in &self.rows {
             writer.write_record(row.iter().map(super::sweep::cell)).expect(written);
         }
@@ -72,13 +96,34 @@ impl Records {
 
     /// As a table of Markdown.
     pub fn markdown(&self) -> String {
-        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | ").replace('\n', " "));
-        let mut text = line(self.columns.iter().map(|(_, heading)| (*heading).to_owned()).collect());
+        let line = |cells: Vec<String>| {
+            let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let mut text = line(self.columns.iter().map(|(_, heading)| heading.clone()).collect());
         text = text + "|" + &"---|".repeat(self.columns.len()) + "\n";
         for row in &self.rows {
             text += &line(row.iter().map(for_people).collect());
         }
         text
+    }
+}
+
+/// The cells of a thing, by dotted key.
+fn flatten(thing: &Value, key: &str, cells: &mut Vec<(String, Value)>) {
+    match thing {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                flatten(field, &key, cells);
+            }
+        }
+        Value::Array(entries) if entries.iter().any(Value::is_object) => {}
+        Value::Array(entries) => {
+            let entries: Vec<String> = entries.iter().map(super::sweep::cell).collect();
+            cells.push((key.to_owned(), entries.join("; ").into()));
+        }
+        value => cells.push((key.to_owned(), value.clone())),
     }
 }
 
@@ -97,6 +142,15 @@ fn for_people(value: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn things_in_json_are_rows() {
+        let things = [json!({ "a": 1, "b": { "c": [1, 2], "d": [{}] } }), json!({ "b": { "e": "x | y" }, "a": null })];
+        let records = Records::of_json(&things);
+        assert_eq!(records.csv(), "a,b.c,b.e\n1,1; 2,\n,,x | y\n");
+        assert!(records.markdown().ends_with("|  |  | x \\| y |\n"), "{}", records.markdown());
+        assert_eq!(Records::of_json(&[]).json(), json!([]));
+    }
 
     #[test]
     fn one_thing_in_four_formats() {

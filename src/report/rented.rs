@@ -1,5 +1,6 @@
 //! Plans side by side with what they cost: the best few, or the front of throughput and cost.
 
+use super::records::Records;
 use crate::plan::{Plan, PricedPlan, Replica};
 use serde_json::{Value, json};
 
@@ -32,6 +33,15 @@ pub fn rented_json(plans: &[PricedPlan]) -> Value {
         })
     };
     json!({ "plans": plans.iter().map(entry).collect::<Vec<_>>() })
+}
+
+/// The same as a table, without the plans themselves.
+pub fn rented_records(plans: &[PricedPlan]) -> Records {
+    let mut all = rented_json(plans)["plans"].as_array().cloned().unwrap_or_default();
+    for plan in all.iter_mut().filter_map(Value::as_object_mut) {
+        plan.shift_remove("plan");
+    }
+    Records::of_json(&all)
 }
 
 /// Replicas of one shape: how many, and the stages' GPU type, degree and layers.

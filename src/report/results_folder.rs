@@ -1,6 +1,9 @@
 //! A results folder that is there whole or not at all.
 
+mod leftovers;
+
 use super::ReportError;
+use leftovers::Held;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
@@ -55,6 +58,7 @@ pub struct ResultsFolder {
     /// The folders above it that were made for it, the innermost first.
     made: Vec<PathBuf>,
     is_committed: bool,
+    _held: Held,
 }
 
 impl ResultsFolder {
@@ -87,8 +91,12 @@ impl ResultsFolder {
             .map(Path::to_owned)
             .collect();
         let created = fs::create_dir_all(&parent).map_err(|source| ReportError::io("create", &parent, source));
+        leftovers::clear(&parent, &name, &target);
         match created.and_then(|()| make_beside(&parent, &format!(".tmp-{name}-{}", std::process::id()))) {
-            Ok(temporary) => Ok(Self { target, temporary, made, is_committed: false }),
+            Ok(temporary) => {
+                let held = Held::of(&temporary);
+                Ok(Self { target, temporary, made, is_committed: false, _held: held })
+            }
             Err(error) => {
                 remove_empty(&made);
                 Err(error)
@@ -114,6 +122,7 @@ impl ResultsFolder {
         if self.target.exists() {
             let name = self.target.file_name().unwrap_or_default().to_string_lossy();
             let aside = make_beside(&parent_of(&self.target), &format!(".old-{name}-{}", std::process::id()))?;
+            let _moved = Held::of(&self.target);
             // An empty folder gives way to a renamed one, so that the name is ours from here on.
             if let Err(source) = rename(&self.target, &aside) {
                 // Nothing was moved; the empty folder is all there is to clear away.
@@ -140,7 +149,7 @@ impl ResultsFolder {
 impl Drop for ResultsFolder {
     fn drop(&mut self) {
         if !self.is_committed {
-            // There is nobody left to tell; what remains is named `.tmp-…` and harmless.
+            // There is nobody left to tell; what remains is named `.tmp-…`, and cleared by the next run.
             drop(fs::remove_dir_all(&self.temporary));
             remove_empty(&self.made);
         }

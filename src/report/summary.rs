@@ -1,18 +1,20 @@
-//! `summary.json`: the contract with whoever reads results by machine. `summary.schema.json` beside this file states it.
+//! `summary.json`: the contract with whoever reads results by machine. `docs/schemas/summary.schema.json` states it.
 
 use super::figures::ratio;
+use super::records::Records;
 use crate::metrics::Ledger;
 use crate::model::ModelSpec;
 use crate::replay::{PolicyOutcome, Replay};
 use crate::trace::{Trace, TraceFormat, TraceStatistics};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Version of the summary's schema. It grows when a field is removed or changes its meaning, not when one is added.
 pub const SUMMARY_SCHEMA_VERSION: u32 = 1;
 
 /// The JSON schema (draft 2020-12) of [`Summary`].
-pub const SUMMARY_SCHEMA: &str = include_str!("summary.schema.json");
+pub const SUMMARY_SCHEMA: &str = include_str!("../../docs/schemas/summary.schema.json");
 
 /// What came of a replay. Quotients whose divisor is zero (a mean of no recoveries, a price per token of no tokens) are
 /// `null`; no field is ever NaN.
@@ -134,6 +136,23 @@ impl Summary {
         json.push('\n');
         json
     }
+}
+
+impl Summary {
+    /// The policies, one a row, with all that the summary has of each.
+    pub fn records(&self) -> Records {
+        let row = |(policy, summary): (&String, &PolicySummary)| with_name("policy", policy, summary);
+        Records::of_json(&self.policies.iter().map(row).collect::<Vec<_>>())
+    }
+}
+
+/// A thing in JSON, its name before its fields.
+pub(super) fn with_name(key: &str, name: &str, thing: &impl Serialize) -> Value {
+    let mut row = Map::new();
+    row.insert(key.to_owned(), name.into());
+    let fields = serde_json::to_value(thing).expect("reports have string keys only");
+    row.extend(fields.as_object().cloned().unwrap_or_default());
+    Value::Object(row)
 }
 
 impl TraceSummary {

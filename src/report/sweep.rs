@@ -11,6 +11,7 @@ mod read;
 pub use chart::{SweepChart, sweep_svg};
 pub use gate::{Change, GateOutcome, Tolerance, compare_with_baseline};
 pub use junit::gate_junit;
+pub(super) use print::gate_verdict;
 pub use print::{gate_markdown, gate_text, sweep_markdown, sweep_table};
 pub use read::{Baseline, SweepTableError};
 
@@ -258,4 +259,4 @@ pub fn rounded(value: f64) -> Value {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

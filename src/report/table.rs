@@ -18,11 +18,11 @@ pub use explanation::{explanation_text, fitting_changes_text};
 pub(super) use grid::{align_right, empty_table, trimmed};
 pub use iteration::iteration_table;
 pub(super) use peers::peer_rows;
-pub use plans::plan_table;
+pub use plans::{plan_heading, plan_table};
 pub use policies::policy_table;
 pub(super) use ratios::{narrow_table, ratio_table};
 pub use rented::rented_table;
-pub use statistics::{TraceLaws, statistics_table};
+pub use statistics::{TraceLaws, statistics_records, statistics_table};
 
 use std::io::IsTerminal;
 

@@ -7,6 +7,7 @@
 mod capacity;
 mod ledger;
 mod policies;
+mod values;
 
 use super::canvas::{Anchor, Canvas, INK};
 use super::palette::SERIES;
@@ -54,7 +55,7 @@ pub fn throughput_svg(replay: &Replay, tokens_per_iteration: u64) -> String {
         ledger::draw(&canvas, &layout.ledger, replay);
         canvas.finish();
     }
-    svg
+    values::spots(&layout, &Axis::of_time(replay.span.as_seconds()), replay, tokens_per_iteration).over(svg)
 }
 
 /// Where the panels are.

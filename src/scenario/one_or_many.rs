@@ -4,8 +4,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::path::PathBuf;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "expected a path or a list of paths")]
-enum OneOrMany {
+pub(super) enum OneOrMany {
     One(PathBuf),
     Many(Vec<PathBuf>),
 }

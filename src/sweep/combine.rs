@@ -24,8 +24,38 @@ pub struct SampleSettings {
 /// A combination: a value for each axis.
 pub(super) type Combination = Vec<Value>;
 
+/// Combinations, of which none is made before it is asked for, but those that are drawn from ranges.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Combinations {
+    /// So many, by number.
+    All(u64),
+    /// Those of these numbers.
+    Some(Vec<u64>),
+    /// These.
+    Drawn(Vec<Combination>),
+}
+
+impl Combinations {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::All(count) => *count as usize,
+            Self::Some(numbers) => numbers.len(),
+            Self::Drawn(drawn) => drawn.len(),
+        }
+    }
+
+    /// The combination of this place, of the axes that all of them were made of.
+    pub(super) fn get(&self, axes: &[Axis], place: usize) -> Combination {
+        match self {
+            Self::All(_) => numbered(axes, place as u64),
+            Self::Some(numbers) => numbered(axes, numbers[place]),
+            Self::Drawn(drawn) => drawn[place].clone(),
+        }
+    }
+}
+
 /// All combinations of the axes' values, the last axis fastest; or the sample of them. Why not, where that can't be.
-pub(super) fn combinations(axes: &[Axis], sample: Option<SampleSettings>) -> Result<Vec<Combination>, String> {
+pub(super) fn combinations(axes: &[Axis], sample: Option<SampleSettings>) -> Result<Combinations, String> {
     let between = axes.iter().find(|axis| matches!(axis.values, Values::Between { .. }));
     let all = axes.iter().map(|axis| match &axis.values {
         Values::Listed(values) => values.len() as u64,
@@ -40,15 +70,13 @@ pub(super) fn combinations(axes: &[Axis], sample: Option<SampleSettings>) -> Res
         (None, None) if all > MOST_RUNS => {
             Err(format!("these are {all} combinations, at most {MOST_RUNS} are swept; a `[sample]` draws some of them"))
         }
-        (None, None) => Ok((0..all).map(|number| numbered(axes, number)).collect()),
+        (None, None) => Ok(Combinations::All(all)),
         (Some(sample), _) if sample.count == 0 || sample.count > MOST_RUNS => {
             Err(format!("`sample.count` is {}, expected from 1 to {MOST_RUNS}", sample.count))
         }
-        (Some(sample), None) if sample.count >= all => Ok((0..all).map(|number| numbered(axes, number)).collect()),
-        (Some(sample), None) => {
-            Ok(drawn_numbers(all, sample).into_iter().map(|number| numbered(axes, number)).collect())
-        }
-        (Some(sample), Some(_)) => Ok(drawn(axes, sample)),
+        (Some(sample), None) if sample.count >= all => Ok(Combinations::All(all)),
+        (Some(sample), None) => Ok(Combinations::Some(drawn_numbers(all, sample).into_iter().collect())),
+        (Some(sample), Some(_)) => Ok(Combinations::Drawn(drawn(axes, sample))),
     }
 }
 
@@ -103,9 +131,14 @@ mod tests {
         Axis { name: name.into(), values: Values::Listed((0..count).map(Value::Integer).collect()) }
     }
 
+    fn all_of(axes: &[Axis], sample: Option<SampleSettings>) -> Vec<Combination> {
+        let combinations = combinations(axes, sample).unwrap();
+        (0..combinations.len()).map(|place| combinations.get(axes, place)).collect()
+    }
+
     #[test]
     fn the_last_axis_is_the_fastest() {
-        let all = combinations(&[axis("a", 2), axis("b", 3)], None).unwrap();
+        let all = all_of(&[axis("a", 2), axis("b", 3)], None);
         let all: Vec<Vec<i64>> =
             all.iter().map(|values| values.iter().filter_map(Value::as_integer).collect()).collect();
         assert_eq!(all, [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]);
@@ -114,7 +147,7 @@ mod tests {
     #[test]
     fn a_sample_has_so_many_combinations_and_none_twice() {
         let axes = [axis("a", 30), axis("b", 40)];
-        let draw = |seed| combinations(&axes, Some(SampleSettings { count: 900, seed })).unwrap();
+        let draw = |seed| all_of(&axes, Some(SampleSettings { count: 900, seed }));
         let one = draw(1);
         let distinct: BTreeSet<String> = one.iter().map(|values| format!("{values:?}")).collect();
         assert_eq!((one.len(), distinct.len()), (900, 900));
@@ -127,7 +160,7 @@ mod tests {
     fn numbers_are_drawn_from_ranges() {
         let values = Values::Between { from: 10.0, to: 1000.0, is_logarithmic: true };
         let axes = [axis("a", 2), Axis { name: "b".into(), values }];
-        let drawn = combinations(&axes, Some(SampleSettings { count: 400, seed: 7 })).unwrap();
+        let drawn = all_of(&axes, Some(SampleSettings { count: 400, seed: 7 }));
         let numbers: Vec<f64> = drawn.iter().filter_map(|values| values[1].as_float()).collect();
         assert!(numbers.iter().all(|number| (10.0..=1000.0).contains(number)));
         // Half of them lie below the geometric middle.

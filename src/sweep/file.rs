@@ -1,12 +1,12 @@
 //! A sweep as it is written: a scenario, and what of it is varied.
 
 mod keys;
-mod places;
+pub(super) mod places;
 
-use super::axes::{Axis, Values, json};
-use super::combine::{SampleSettings, combinations};
-use super::run::{Point, Run};
-use super::{Shared, SweepError};
+use super::SweepError;
+use super::axes::{Axis, Values};
+use super::combine::SampleSettings;
+use super::run::Point;
 use crate::elastic::policies;
 use crate::input;
 use crate::planner;
@@ -14,11 +14,9 @@ use crate::planner::autohet::Engine;
 use crate::report::SweepKind;
 use crate::suggest;
 use keys::{flatten, set};
-use places::{first_line, hint_of, line_at, line_of_word, place_of};
+use places::{first_line, hint_of, line_at, place_of, place_of_word};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use toml::{Table, Value};
 
 /// How hard the planner autohet tries.
@@ -100,14 +98,14 @@ pub struct SweepFile {
     pub bound: bool,
     /// The axes of its rows, the planner or the policy last.
     pub axes: Vec<String>,
-    file: String,
+    pub(super) file: String,
     /// What all runs have: a scenario with the extra tables.
-    base: Table,
-    list: Vec<Vec<(String, Value)>>,
-    grid: Vec<Axis>,
-    sample: Option<SampleSettings>,
+    pub(super) base: Table,
+    pub(super) list: Vec<Vec<(String, Value)>>,
+    pub(super) grid: Vec<Axis>,
+    pub(super) sample: Option<SampleSettings>,
     /// Planners or policies.
-    who: Vec<String>,
+    pub(super) who: Vec<String>,
     /// A hash of the files that its runs read, once they are known.
     pub(super) inputs: String,
 }
@@ -172,6 +170,10 @@ impl SweepFile {
             return Err(refused(&format!("grid.{}", twice.name), problem, "vary it in one of them"));
         }
         axes.extend(grid.iter().map(|axis| axis.name.clone()));
+        check_axes(raw.kind, &axes).map_err(|(axis, problem, hint)| {
+            let table = if list.iter().flatten().any(|(key, _)| *key == axis) { "list" } else { "grid" };
+            refused(&format!("{table}.{axis}"), problem, &hint)
+        })?;
         axes.push(role.to_owned());
         let mut base = raw.scenario;
         let extras = [("gpus", raw.gpus), ("nodes", raw.nodes), ("market", raw.market)];
@@ -191,8 +193,7 @@ impl SweepFile {
     fn check_values(&self) -> Result<(), SweepError> {
         let point = Point::check(&self.base);
         if let Err(problem) = point {
-            let place = line_of_word(&self.text, &problem);
-            let place = place.map_or_else(|| format!("`{}`", self.file), |line| format!("`{}` line {line}", self.file));
+            let place = place_of_word(&self.text, &self.file, &problem);
             return Err(SweepError::File { place, problem: first_line(&problem), hint: hint_of(&problem) });
         }
         let listed = self.list.iter().flatten().map(|(key, value)| ("list", key, value));
@@ -212,69 +213,42 @@ impl SweepFile {
     }
 
     /// The document of a run: what all have, and its values.
-    fn with<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Result<Table, String> {
+    pub(super) fn with<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Result<Table, String> {
         let mut document = self.base.clone();
         for (key, value) in values {
             set(&mut document, key, value.clone())?;
         }
         Ok(document)
     }
+}
 
-    /// All its runs, in the order of its combinations.
-    pub fn runs(&self) -> Result<Vec<Run>, SweepError> {
-        let refused = |problem: String| SweepError::File {
-            place: place_of(&self.text, &self.file, "grid"),
-            problem,
-            hint: "sweep fewer values, or add `[sample]` with a `count`".to_owned(),
-        };
-        let mut axes = self.grid.clone();
-        if !self.list.is_empty() {
-            let entries = (0_i64..).take(self.list.len()).map(Value::Integer).collect();
-            axes.insert(0, Axis { name: "list".into(), values: Values::Listed(entries) });
-        }
-        let mut runs: Vec<Run> = Vec::new();
-        for combination in combinations(&axes, self.sample).map_err(refused)? {
-            let (entry, combination) = if self.list.is_empty() {
-                (&[][..], &combination[..])
-            } else {
-                (&self.list[combination[0].as_integer().unwrap_or_default() as usize][..], &combination[1..])
+/// Tables that only replays read.
+const OF_REPLAYS: [&str; 5] = ["trace", "checkpoint", "reconfiguration", "market", "policies"];
+
+/// Refuses an axis that no run of the kind reads, so that all of its values would give the same rows: the axis, what is
+/// wrong, and what to do.
+fn check_axes(kind: SweepKind, axes: &[String]) -> Result<(), (String, String, String)> {
+    let table = |axis: &str| axis.split('.').next().unwrap_or_default().to_owned();
+    let counts_nodes = axes.iter().any(|axis| table(axis) == "nodes");
+    let is_unread = |axis: &str| match kind {
+        SweepKind::Plans => OF_REPLAYS.contains(&table(axis).as_str()),
+        SweepKind::Replays => axis == "gpus_per_node",
+    };
+    for axis in axes {
+        let refused = |problem: &str, hint: &str| Err((axis.clone(), format!("`{axis}` {problem}"), hint.to_owned()));
+        if is_unread(axis) {
+            return match kind {
+                SweepKind::Plans => {
+                    refused("isn't read by sweeps of plans", "leave it out, or set `kind = \"replays\"`")
+                }
+                SweepKind::Replays => refused("isn't read by replays", "vary `trace.gpus_per_node`, or leave it out"),
             };
-            let of_grid = self.grid.iter().map(|axis| axis.name.as_str()).zip(combination);
-            let values: Vec<(&str, &Value)> =
-                entry.iter().map(|(key, value)| (key.as_str(), value)).chain(of_grid).collect();
-            let value_of = |axis: &String| values.iter().find(|(key, _)| key == axis).map(|(_, value)| json(value));
-            let last = self.axes.len() - 1;
-            let key: Vec<serde_json::Value> =
-                self.axes[..last].iter().map(|axis| value_of(axis).unwrap_or(serde_json::Value::Null)).collect();
-            let point = self.with(values.iter().copied()).and_then(|document| Point::new(&document, self.kind));
-            let point = Arc::new(point.map_err(|problem| SweepError::Run {
-                place: format!("`{}`", self.file),
-                run: values.iter().map(|(key, value)| format!("`{key}` = {value}")).collect::<Vec<_>>().join(", "),
-                problem,
-            })?);
-            runs.extend(self.who.iter().map(|who| {
-                let key = key.iter().cloned().chain([who.as_str().into()]).collect();
-                Run { key, who: who.clone(), point: Arc::clone(&point) }
-            }));
         }
-        let mut keys = BTreeSet::new();
-        if let Some(twice) = runs.iter().map(|run| key_text(&run.key)).find(|key| !keys.insert(key.clone())) {
-            let values = self.axes.join(", ");
-            return Err(SweepError::File {
-                place: place_of(&self.text, &self.file, if self.list.is_empty() { "grid" } else { "list" }),
-                problem: format!("two runs have the same values of {values}: {twice}"),
-                hint: "name each value once".to_owned(),
-            });
+        if axis == "gpus_per_node" && !counts_nodes {
+            return refused("is read where nodes are counted only", "vary `nodes.A100-80` too, or leave it out");
         }
-        Ok(runs)
     }
-
-    /// Notes what is in the files that the runs read: rows of other contents aren't rows of this sweep.
-    pub fn note_inputs(&mut self, runs: &[Run], shared: &Shared) {
-        let files: BTreeSet<&Path> = runs.iter().flat_map(|run| run.point.files()).collect();
-        let contents: Vec<String> = files.iter().map(|path| format!("{:032x}", shared.content_of(path))).collect();
-        self.inputs = contents.join(" ");
-    }
+    Ok(())
 }
 
 /// The key of a run as text.

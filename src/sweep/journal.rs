@@ -3,7 +3,7 @@
 use super::results::Header;
 use super::{Shard, SweepError, SweepFile};
 use crate::report::{SweepRow, SweepTable};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,6 @@ impl Journal {
         is_resumed: bool,
     ) -> Result<(Self, Vec<SweepRow>), SweepError> {
         let header = Header::new(sweep, runs, shard);
-        let rows = if is_resumed { read(path, &header)? } else { Vec::new() };
         if !is_resumed && !is_ours(path) {
             return Err(SweepError::Rows {
                 path: path.to_owned(),
@@ -44,11 +43,17 @@ impl Journal {
                 hint: "name another `--out`",
             });
         }
+        // Read before the file is touched, so that one which isn't ours stays as it is; and again once nobody else writes.
+        if is_resumed {
+            read(path, &header)?;
+        }
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(|source| SweepError::write(folder, source))?;
         }
         let failed = |source| SweepError::write(path, source);
-        let file = OpenOptions::new().create(true).write(true).truncate(true).open(path).map_err(failed)?;
+        let file = locked(path)?;
+        let rows = if is_resumed { read(path, &header)? } else { Vec::new() };
+        file.set_len(0).map_err(failed)?;
         let mut journal = Self { path: path.to_owned(), file, axes: sweep.axes.clone() };
         let first = serde_json::to_string(&header).expect("a header has names and numbers only") + "\n";
         let known = rows.iter().map(|row| SweepTable::json_line(&journal.axes, row) + "\n");
@@ -71,6 +76,45 @@ impl Journal {
     pub fn remove(self) {
         drop(fs::remove_file(&self.path));
     }
+}
+
+/// The journal, which no other process writes while this one lives: the lock goes with the process, however it ends.
+fn locked(path: &Path) -> Result<File, SweepError> {
+    let failed = |source| SweepError::write(path, source);
+    let open = || OpenOptions::new().create(true).write(true).truncate(false).open(path);
+    loop {
+        let file = open().map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(SweepError::Rows {
+                    path: path.to_owned(),
+                    problem: "is being written by another sweep".to_owned(),
+                    hint: "wait for it, or name another `--out`",
+                });
+            }
+            // A file system without locks has to do without.
+            Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => return Ok(file),
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        // Who held it before may have been done, and removed it, between opening and locking.
+        if is_there(&file, path) {
+            return Ok(file);
+        }
+    }
+}
+
+/// Whether a file that is open is the one at the path.
+#[cfg(unix)]
+fn is_there(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    file.metadata().map(id).ok() == fs::metadata(path).map(id).ok()
+}
+
+#[cfg(not(unix))]
+fn is_there(_: &File, path: &Path) -> bool {
+    path.exists()
 }
 
 /// Whether there is nothing at the path, or a journal.
@@ -146,6 +190,23 @@ mod tests {
         fs::write(&path, &whole).unwrap();
         let (_, rows) = Journal::open(&path, &sweep(16), 2, None, true).unwrap();
         assert_eq!(rows, [row(8), row(16)]);
+    }
+
+    #[test]
+    fn one_sweep_at_a_time_writes_a_journal() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("j.jsonl");
+        let (mut first, _) = Journal::open(&path, &sweep(16), 2, None, false).unwrap();
+        first.add(&row(8)).unwrap();
+        for is_resumed in [false, true] {
+            let error = Journal::open(&path, &sweep(16), 2, None, is_resumed).unwrap_err().to_string();
+            assert!(error.contains("is being written by another sweep") && error.contains("\nhint: "), "{error}");
+        }
+        drop(first);
+        let (second, rows) = Journal::open(&path, &sweep(16), 2, None, true).unwrap();
+        assert_eq!(rows, [row(8)]);
+        second.remove();
+        assert!(!path.exists());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::replay::{PolicyOutcome, ReplaySettings, replay};
 use crate::report::{PolicySummary, SweepOutcome, SweepStatus, rounded};
 use crate::scenario::Scenario;
 use crate::trace::generator::generate;
-use crate::trace::{self, OfferDefaults, Trace};
+use crate::trace::{self, NodeEvent, OfferDefaults, Trace};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -31,15 +31,26 @@ fn trace_of(point: &Point, shared: &Shared) -> Result<Arc<Trace>, String> {
     shared.trace(format!("{:?} {options:?}", point.sources), read).map_err(|error| error.to_string())
 }
 
+/// Reads what runs of these settings read: what is wrong with it, with its hint.
+pub(super) fn check(point: &Point, shared: &Shared) -> Result<(), String> {
+    events_of(point, trace_of(point, shared)?.as_ref()).map(drop)
+}
+
+/// The events of a trace on the nodes that the settings describe.
+fn events_of(point: &Point, trace: &Trace) -> Result<Vec<NodeEvent>, String> {
+    let scenario = &point.scenario;
+    let gpu = scenario.trace.gpu_type.as_deref().map(GpuSpec::lookup).transpose().map_err(|error| error.to_string())?;
+    let node = scenario.network.node_defaults();
+    let defaults = OfferDefaults { gpu, gpus_per_node: scenario.trace.gpus_per_node, node };
+    trace.cluster_events(&defaults).map_err(|error| error.to_string())
+}
+
 fn replayed(point: &Point, policy: &str, shared: &Arc<Shared>) -> Result<SweepOutcome, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let scenario = &point.scenario;
     let trace = trace_of(point, shared)?;
     let cost = shared.cost(scenario).map_err(|error| text(&error))?;
-    let gpu = scenario.trace.gpu_type.as_deref().map(GpuSpec::lookup).transpose().map_err(|error| text(&error))?;
-    let node = scenario.network.node_defaults();
-    let defaults = OfferDefaults { gpu, gpus_per_node: scenario.trace.gpus_per_node, node };
-    let events = trace.cluster_events(&defaults).map_err(|error| text(&error))?;
+    let events = events_of(point, &trace)?;
     let policy = policies::by_name(policy).ok_or_else(|| format!("unknown policy `{policy}`"))?;
     let settings = ReplaySettings {
         cost: &cost.model,

@@ -3,8 +3,8 @@
 use super::hash::hash;
 use super::{PROGRAM, Shard, SweepError, SweepFile};
 use crate::report::{
-    ReportError, ResultsFolder, SweepChart, SweepKind, SweepRow, SweepStatus, SweepTable, compare_keys, sweep_html,
-    sweep_svg,
+    GateOutcome, ReportError, ResultsFolder, SweepChart, SweepKind, SweepRow, SweepStatus, SweepTable, compare_keys,
+    sweep_html, sweep_svg,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -80,9 +80,9 @@ impl SweepResults {
         &self.header.name
     }
 
-    /// The results as one page of HTML.
-    pub fn html(&self) -> String {
-        sweep_html(self.name(), &self.table, &self.text)
+    /// The results as one page of HTML, with what a comparison with a baseline found.
+    pub fn html(&self, gate: Option<&GateOutcome>) -> String {
+        sweep_html(self.name(), &self.table, gate, &self.text)
     }
 
     /// Writes the folder, whole or not at all.

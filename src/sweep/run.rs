@@ -11,7 +11,7 @@ use crate::trace::TraceSource;
 use crate::trace::generator::GeneratorSettings;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use toml::{Table, Value};
 
@@ -22,10 +22,10 @@ pub struct Run {
     pub key: Vec<serde_json::Value>,
     /// The planner or the policy.
     pub(super) who: String,
-    pub(super) point: Arc<Point>,
+    pub(super) point: Point,
 }
 
-/// The settings of runs that differ in planner or policy only.
+/// The settings of a run, beside its planner or policy.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) scenario: Scenario,
@@ -67,7 +67,8 @@ impl Point {
                     }
                     (false, Some(cluster)) => Some(cluster.clone()),
                 };
-                if let Some(cluster) = &cluster {
+                // Files are read once, before the first run.
+                if let Some(cluster) = cluster.as_deref().filter(|cluster| !Path::new(cluster).is_file()) {
                     let read = Cluster::from_argument(cluster, &scenario.network.node_defaults());
                     read.map_err(|error| error.to_string())?;
                 }
@@ -84,14 +85,6 @@ impl Point {
         };
         let sources = scenario.trace.sources().map_err(|error| error.to_string())?;
         Ok(Self { scenario, cluster, market, sources })
-    }
-
-    /// The files that its runs read.
-    pub(super) fn files(&self) -> Vec<&Path> {
-        let described = [self.cluster.as_deref(), Some(&self.scenario.model)].into_iter().flatten();
-        let described = described.map(Path::new).filter(|path| path.is_file());
-        let traces = self.sources.iter().map(|source| &source.path).chain(&self.scenario.prices.history);
-        self.scenario.profile.iter().chain(traces).map(PathBuf::as_path).chain(described).collect()
     }
 
     /// Everything that its runs depend on, as text.

@@ -16,6 +16,7 @@ const EXAMPLE_WITHOUT: &str = "an ISO 8601 time without a zone, like `2026-01-31
 
 /// What time the zero of a trace stands for. Times without a zone are taken as they stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(with = "String"))]
 #[serde(try_from = "String", into = "String")]
 pub struct Zero {
     time: Timestamp,

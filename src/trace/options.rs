@@ -36,6 +36,8 @@ pub struct ReadOptions {
 
 /// The unit of bare numbers that stand for times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("enum" = ["ms", "milliseconds", "s", "seconds", "h", "hours"])))]
 #[serde(try_from = "String", into = "String")]
 pub enum TimeUnit {
     /// Milliseconds.
@@ -48,6 +50,8 @@ pub enum TimeUnit {
 
 /// What the numbers of a series of counts stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("enum" = ["available", "preempted"])))]
 #[serde(try_from = "String", into = "String")]
 pub enum Polarity {
     /// Nodes that are there.
@@ -58,6 +62,8 @@ pub enum Polarity {
 
 /// Which nodes go when a count falls: counts say how many, not which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("pattern" = "^(newest|oldest|zone|random(:[0-9]+)?)$")))]
 #[serde(try_from = "String", into = "String")]
 pub enum WhichNode {
     /// Those that came last.

@@ -12,6 +12,7 @@ use std::str::FromStr;
 /// The formats that can be read. A further format is a variant here with its row in `FORMATS`, a file beside this one, and
 /// a test of how it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TraceFormat {
     /// This project's own CSV: a header with `time_s` (or `time`), `event`, `node`, and what is known of the node.

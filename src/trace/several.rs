@@ -19,6 +19,7 @@ use std::str::FromStr;
 
 /// How the clocks of several traces are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Align {
     /// By the time of the calendar.

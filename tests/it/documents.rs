@@ -24,7 +24,7 @@ fn anchor(heading: &str) -> String {
 fn links_within_the_repository_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = markdown_in(root);
-    for folder in ["docs", "traces", "results"] {
+    for folder in ["docs", "traces", "results", "examples/ci", "scenarios"] {
         files.extend(markdown_in(&root.join(folder)));
     }
     let mut dead = Vec::new();
@@ -49,4 +49,41 @@ fn links_within_the_repository_lead_somewhere() {
     }
     assert!(dead.is_empty(), "{dead:#?}");
     assert!(seen > 20, "{seen}");
+}
+
+#[test]
+fn every_chapter_is_in_the_book_once() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    let mut listed: Vec<PathBuf> = targets(&summary).map(|target| docs.join(target)).collect();
+    let mut chapters: Vec<PathBuf> =
+        markdown_in(&docs).into_iter().filter(|path| !path.ends_with("SUMMARY.md")).collect();
+    listed.sort();
+    chapters.sort();
+    assert_eq!(listed, chapters);
+}
+
+/// The messages of a file's errors, with `…` for what is filled in, without the place that they begin with.
+fn messages(source: &str) -> Vec<String> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(source)).unwrap();
+    let starts = text.split("#[error(").skip(1).filter_map(|rest| rest.split('"').nth(1));
+    let message = |text: &str| {
+        let text = text.strip_prefix("{place}: ").or(text.strip_prefix("{rank}: ")).unwrap_or(text);
+        let mut parts = text.split('{');
+        let first = parts.next().unwrap_or_default().to_owned();
+        let rest: String =
+            parts.map(|part| format!("…{}", part.split_once('}').map_or("", |(_, rest)| rest))).collect();
+        (first + &rest).replace('`', "")
+    };
+    starts.map(message).filter(|message| message.contains(char::is_alphabetic)).collect()
+}
+
+#[test]
+fn every_reason_against_a_plan_is_explained() {
+    let guide =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors.md")).unwrap().replace('`', "");
+    let all = [messages("src/plan/validate.rs"), messages("src/program/validate.rs")].concat();
+    assert!(all.len() > 20, "{all:?}");
+    let missing: Vec<&String> = all.iter().filter(|message| !guide.contains(*message)).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
 }

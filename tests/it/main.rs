@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bounds;
+mod browser;
 mod contract;
 mod determinism;
 mod documents;
@@ -16,6 +17,7 @@ mod reproduce;
 #[cfg(all(feature = "burn-cpu", target_os = "linux"))]
 mod run;
 mod scenarios;
+mod schemas;
 mod stories;
 mod support;
 mod sweep;

@@ -59,35 +59,56 @@ fn shells_and_manuals_know_every_command() {
 }
 
 #[test]
-fn every_command_has_an_example_and_errors_of_the_command_line_a_hint() {
-    for command in [
-        &["plan"][..],
-        &["compare"],
-        &["iteration"],
-        &["validate"],
-        &["sweep"],
-        &["sweep", "merge"],
-        &["recommend"],
-        &["doctor"],
-        &["list"],
-        &["show", "gpu"],
-        &["completions"],
-        &["man"],
-        &["trace", "generate"],
-        &["trace", "stats"],
-        &["trace", "convert"],
-        &["reproduce", "paper"],
-        &["reproduce", "sailor"],
-        &[],
-    ] {
-        let help = printed(&[command, &["--help"]].concat());
-        assert!(help.contains("Example"), "{command:?}: {help}");
-        let refused = Sandbox::new().run(&[command, &["--no-such-option"]].concat());
-        assert_eq!(refused.code, Some(2), "{command:?}");
-        assert_eq!(refused.stderr.matches("\nhint: ").count(), 1, "{command:?}: {}", refused.stderr);
+fn commands_say_as_much_as_they_are_asked_to() {
+    let plan = ["plan", "--cluster", "1x2xT4", "--model", "gpt3-1.3b", "--global-batch-size", "8", "--out", "p.json"];
+    let sandbox = Sandbox::new();
+    let ran = |more: &[&str]| sandbox.run(&[&plan[..], more].concat());
+    assert_eq!(ran(&[]).stderr, "");
+    let verbose = ran(&["-v"]).stderr;
+    for part in ["on 1 nodes of 2 GPUs\n", "planned in ", "wrote p.json, "] {
+        assert!(verbose.contains(part), "{part}: {verbose}");
     }
-    let typo = Sandbox::new().run(&["sweep", "s.toml", "--basline", "x"]);
-    assert!(typo.stderr.contains("\nhint: a similar argument exists: '--baseline'"), "{}", typo.stderr);
+    let note = ["plan", "--cluster", "1x2xT4", "--model", "opt-350m", "--judge", "sailor"];
+    let [loud, quiet] = [&[][..], &["--quiet"]].map(|more| sandbox.run(&[&note[..], more].concat()));
+    assert_eq!(quiet.stderr.matches("note: ").count(), 0, "{}", quiet.stderr);
+    assert_eq!(loud.code, quiet.code);
+}
+
+#[test]
+fn reports_have_four_forms() {
+    let sandbox = Sandbox::with_small_trace();
+    let job = ["--model", "gpt3-1.3b", "--global-batch-size", "16"];
+    sandbox.run(&[&["plan", "--cluster", "2x2xT4", "--out", "plan.json"], &job[..]].concat());
+    for (command, columns) in [
+        ([&["plan", "--cluster", "2x2xT4"], &job[..]].concat(), "replica,micro_batches,stage,node,"),
+        ([&["plan", "--cluster", "2x2xT4", "--top-k", "2"], &job[..]].concat(), "predicted_iteration_s,tokens_per_s,"),
+        (vec!["iteration", "--plan", "plan.json"], "replica,stage,node,gpu_type,"),
+        ([&["--trace", "small.csv", "--quiet"], &job[..]].concat(), "policy,iterations,samples,tokens,"),
+        ([&["across", "small.csv"], &job[..]].concat(), "trace,span_s,policy,iterations,"),
+        (vec!["trace", "stats", "small.csv"], "file,format,statistics."),
+        (vec!["list", "schemas"], "name,summary"),
+    ] {
+        let printed = |format: &str| {
+            let ran = sandbox.run(&[&command[..], &["--format", format]].concat());
+            assert_eq!(ran.code, Some(0), "{command:?} --format {format}: {}", ran.stderr);
+            ran.stdout
+        };
+        let csv = printed("csv");
+        assert!(csv.starts_with(columns), "{command:?}: {csv}");
+        let mut rows = csv::ReaderBuilder::new().from_reader(csv.as_bytes());
+        assert!(rows.records().all(|row| row.is_ok()), "every row has as many cells as the heading: {csv}");
+        let markdown = printed("markdown");
+        assert!(markdown.contains("\n|---|"), "{command:?}: {markdown}");
+        serde_json::from_str::<serde_json::Value>(&printed("json")).unwrap();
+        let table = printed("table");
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{command:?}: {table}");
+    }
+}
+
+#[test]
+fn schemas_are_printed_as_they_are_kept() {
+    assert_eq!(printed(&["show", "schema", "plan"]), autohet::schemas::by_name("plan").unwrap().text);
+    Sandbox::new().refuses(&["show", "schema", "plam"], &["no schema of `plam`", "did you mean `plan`"]);
 }
 
 #[test]
@@ -99,7 +120,13 @@ fn a_mix_is_recommended_with_what_trains_on_it() {
     let sandbox = Sandbox::with_small_trace();
     let ran = sandbox.run(&[&job[..], &offer, &["--quiet", "--plot", "front.svg"]].concat());
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    let command = ran.stdout.lines().find_map(|line| line.trim().strip_prefix("autohet-sim ")).unwrap();
+    // The prices are ours, so the plan must be asked for with them.
+    let lines: Vec<&str> = ran.stdout.lines().map(str::trim).collect();
+    let cluster =
+        lines.iter().find_map(|line| line.strip_prefix("printf '")?.strip_suffix("' > cluster.toml")).unwrap();
+    assert!(cluster.contains("price_usd_per_hour = "), "{cluster}");
+    let sandbox = sandbox.file("cluster.toml", cluster.replace("\\n", "\n"));
+    let command = lines.iter().find_map(|line| line.strip_prefix("autohet-sim ")).unwrap();
     let plan = sandbox.run(&command.split(' ').collect::<Vec<_>>());
     assert_eq!(plan.code, Some(0), "{command}: {}", plan.stderr);
     assert!(sandbox.path("plan.json").exists() && sandbox.read("front.svg").starts_with("<svg"));

@@ -14,16 +14,16 @@ Examples:
 #[derive(Debug, Args)]
 pub(in crate::cli) struct MarketArgs {
     /// Seed of all randomness [default: 0]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, help_heading = "Market")]
     pub(in crate::cli) seed: Option<u64>,
     /// Length of the trace [default: 24]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, help_heading = "Market")]
     pub(in crate::cli) hours: Option<f64>,
     /// Equal nodes in one zone; may be repeated
-    #[arg(long = "pool", value_name = "POOL")]
+    #[arg(long = "pool", value_name = "POOL", help_heading = "Market")]
     pub(in crate::cli) pools: Vec<String>,
     /// TOML file of market settings; other options go before it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Market")]
     pub(in crate::cli) settings: Option<PathBuf>,
 }
 

@@ -29,10 +29,10 @@ pub(in crate::cli) struct IterationArgs {
     #[arg(long, value_name = "FILE|FOLDER")]
     pub(in crate::cli) profile: Vec<PathBuf>,
     /// Bandwidth of each node's network interface [default: 100]
-    #[arg(long, value_name = "GBIT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "GBIT", allow_negative_numbers = true, hide_short_help = true)]
     pub(in crate::cli) nic_gbit_per_s: Option<f64>,
     /// Latency of each node's network interface [default: 20]
-    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true, hide_short_help = true)]
     pub(in crate::cli) nic_latency_us: Option<f64>,
     /// Write a Gantt chart of it: an SVG with a row for each stage
     #[arg(long, value_name = "FILE")]

@@ -1,6 +1,6 @@
 //! Arguments of `recommend`.
 
-use super::{ComparisonFormat, JobArgs, ObjectiveName, parse_positive};
+use super::{Format, JobArgs, ObjectiveName, parse_positive};
 use crate::sweep::Effort;
 use crate::trace::TraceFormat;
 use clap::{Args, ValueEnum};
@@ -47,13 +47,13 @@ pub(in crate::cli) struct RecommendArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(in crate::cli) gpus_per_node: u32,
     /// Most nodes of a type that can be had
-    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=3072))]
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=3072), hide_short_help = true)]
     pub(in crate::cli) most_nodes: u32,
     /// What the recommended mix is best at, among those that no other beats
     #[arg(long, value_enum, default_value_t = ObjectiveName::Throughput)]
     pub(in crate::cli) objective: ObjectiveName,
     /// Fewest tokens a second that it may train
-    #[arg(long, value_name = "TOKENS", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_positive, allow_negative_numbers = true, hide_short_help = true)]
     pub(in crate::cli) min_tokens_per_s: Option<f64>,
     /// Trace of spot nodes whose losses are counted in, by GPU type
     #[arg(long, value_name = "FILE", conflicts_with = "losses_per_node_hour")]
@@ -62,25 +62,25 @@ pub(in crate::cli) struct RecommendArgs {
     #[arg(long, value_name = "LOSSES", value_parser = parse_positive, allow_negative_numbers = true)]
     pub(in crate::cli) losses_per_node_hour: Option<f64>,
     /// With it, the mean time until a node is replaced
-    #[arg(long, value_name = "MINUTES", default_value_t = 25.0, requires = "losses_per_node_hour", conflicts_with = "trace", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "MINUTES", default_value_t = 25.0, requires = "losses_per_node_hour", conflicts_with = "trace", value_parser = parse_positive, allow_negative_numbers = true, hide_short_help = true)]
     pub(in crate::cli) away_minutes: f64,
     #[command(flatten)]
     pub(in crate::cli) job: JobArgs,
     /// Format of the trace [default: recognised by content]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", hide_short_help = true)]
     pub(in crate::cli) trace_format: Option<TraceFormat>,
     /// How hard the plan of each mix is looked for
     #[arg(long, value_enum, default_value_t = EffortName::Search)]
     pub(in crate::cli) effort: EffortName,
     /// Mixes planned side by side [default: one a core]
-    #[arg(long, short, value_name = "COUNT")]
+    #[arg(long, short, value_name = "COUNT", hide_short_help = true)]
     pub(in crate::cli) jobs: Option<NonZero<usize>>,
     /// Also draw all mixes and the front
     #[arg(long, value_name = "SVG")]
     pub(in crate::cli) plot: Option<PathBuf>,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
-    pub(in crate::cli) format: ComparisonFormat,
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(in crate::cli) format: Format,
     /// Print nothing on stderr but errors
     #[arg(long, short)]
     pub(in crate::cli) quiet: bool,

@@ -1,6 +1,6 @@
 //! Arguments of `sweep`.
 
-use super::ComparisonFormat;
+use super::Format;
 use crate::report::Tolerance;
 use crate::sweep::Shard;
 use clap::{Args, Subcommand};
@@ -74,14 +74,14 @@ pub(in crate::cli) struct SweepResultsArgs {
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) summary_markdown: Option<PathBuf>,
     /// Also write the comparison as XML for CI systems, in the way of `JUnit`: a test a row
-    #[arg(long, value_name = "FILE", requires = "baseline")]
+    #[arg(long, value_name = "FILE", requires = "baseline", hide_short_help = true)]
     pub(in crate::cli) junit: Option<PathBuf>,
     /// Also write all of it as one page of HTML, which needs nothing else
     #[arg(long, value_name = "HTML")]
     pub(in crate::cli) report: Option<PathBuf>,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
-    pub(in crate::cli) format: ComparisonFormat,
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(in crate::cli) format: Format,
     /// Print nothing on stderr but errors
     #[arg(long, short)]
     pub(in crate::cli) quiet: bool,

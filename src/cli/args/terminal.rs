@@ -1,6 +1,6 @@
 //! Arguments of the commands that tell what there is.
 
-use super::ComparisonFormat;
+use super::Format;
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ pub(in crate::cli) struct DoctorArgs {
     #[arg(long, value_name = "FOLDER", default_value = "results")]
     pub(in crate::cli) out: PathBuf,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
-    pub(in crate::cli) format: ComparisonFormat,
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(in crate::cli) format: Format,
 }
 
 /// What can be listed.
@@ -29,6 +29,8 @@ pub(in crate::cli) enum ListedKind {
     Planners,
     /// Formats of traces, for `--trace-format`.
     Formats,
+    /// JSON schemas of files.
+    Schemas,
 }
 
 const LIST_EXAMPLES: &str = "\
@@ -43,8 +45,8 @@ pub(in crate::cli) struct ListArgs {
     #[arg(value_enum, value_name = "WHAT")]
     pub(in crate::cli) what: ListedKind,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
-    pub(in crate::cli) format: ComparisonFormat,
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(in crate::cli) format: Format,
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +55,8 @@ pub(in crate::cli) enum ShowCommand {
     Gpu(ShowGpuArgs),
     /// The shapes of a model, its parameters, and the FLOPs of training it.
     Model(ShowModelArgs),
+    /// The JSON schema of a kind of file.
+    Schema(ShowSchemaArgs),
 }
 
 #[derive(Debug, Args)]
@@ -65,8 +69,21 @@ pub(in crate::cli) struct ShowModelArgs {
     #[arg(long, value_name = "TOKENS")]
     pub(in crate::cli) seq_length: Option<u32>,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
-    pub(in crate::cli) format: ComparisonFormat,
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(in crate::cli) format: Format,
+}
+
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  autohet-sim show schema plan > plan.schema.json
+  autohet-sim list schemas";
+
+#[derive(Debug, Args)]
+#[command(after_help = SCHEMA_EXAMPLES)]
+pub(in crate::cli) struct ShowSchemaArgs {
+    /// Kind of file: plan, cluster, scenario, profile or summary
+    #[arg(value_name = "FILE")]
+    pub(in crate::cli) name: String,
 }
 
 #[derive(Debug, Args)]
@@ -76,8 +93,8 @@ pub(in crate::cli) struct ShowGpuArgs {
     #[arg(value_name = "TYPE")]
     pub(in crate::cli) gpu_type: String,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = ComparisonFormat::Table)]
-    pub(in crate::cli) format: ComparisonFormat,
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(in crate::cli) format: Format,
 }
 
 const COMPLETIONS_EXAMPLES: &str = "\

@@ -7,16 +7,22 @@ use clap::Args;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Args)]
 pub(in crate::cli) struct VariationArgs {
     /// Let each pass and transfer vary by this share of its time, and say how much iterations vary
-    #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_negative_numbers = true, hide_short_help = true, help_heading = "Variation")]
     pub(in crate::cli) jitter: Option<f64>,
     /// Let each GPU be slow with a chance, for good: 0.01:0.3 is one in a hundred, which takes 30 % longer
-    #[arg(long, value_name = "CHANCE:SLOWDOWN", value_parser = parse_stragglers, allow_negative_numbers = true)]
+    #[arg(long, value_name = "CHANCE:SLOWDOWN", value_parser = parse_stragglers, allow_negative_numbers = true, hide_short_help = true, help_heading = "Variation")]
     pub(in crate::cli) stragglers: Option<Stragglers>,
     /// Seed of what varies [default: 0]
-    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        allow_negative_numbers = true,
+        hide_short_help = true,
+        help_heading = "Variation"
+    )]
     pub(in crate::cli) jitter_seed: Option<u64>,
     /// Iterations that vary [default: 100]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true, hide_short_help = true, help_heading = "Variation")]
     pub(in crate::cli) repetitions: Option<u32>,
 }
 

@@ -53,6 +53,8 @@ pub(in crate::cli) fn run_paper(args: &ReproduceArgs) -> anyhow::Result<Verdict>
     let written = folder.commit()?;
     match args.format {
         Format::Json => print(&serde_json::to_string_pretty(&reproduction)?)?,
+        Format::Csv => print(&reproduction_csv(&reproduction))?,
+        Format::Markdown => print(&reproduction_markdown(&reproduction))?,
         Format::Table => {
             let table = reproduction_table(&reproduction, Screen::of_stdout());
             print(&format!("{table}details: {} (start with README.md)\n", written.display()))?;

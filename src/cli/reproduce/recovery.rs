@@ -72,6 +72,8 @@ pub(in crate::cli) fn run_recovery(args: &RecoveryArgs) -> anyhow::Result<Verdic
     let written = folder.commit()?;
     match args.format {
         Format::Json => print(&json)?,
+        Format::Csv => print(&recovery_csv(&comparison))?,
+        Format::Markdown => print(&recovery_markdown(&comparison))?,
         Format::Table => {
             let table = recovery_table(&comparison, Screen::of_stdout());
             print(&format!("{table}details: {} (start with README.md)\n", written.display()))?;

@@ -1,12 +1,13 @@
 //! `autohet-sim reproduce sailor`: the six settings in which Sailor (SOSP'25) was compared, by its own judge.
 
+use crate::cli::args::Format;
 use crate::cli::files;
-use crate::cli::{Verdict, job, print};
+use crate::cli::{Verdict, job, print, print_as};
 use crate::cluster::Cluster;
 use crate::plan::{PlanRequest, PlannedIteration, Planner};
 use crate::planner::autohet::AutoHet;
 use crate::planner::sailor::{SailorJudge, SailorPlan};
-use crate::report::{PeerRow, Screen, peer_csv, peer_table};
+use crate::report::{PeerRow, Screen, peer_csv, peer_records, peer_table};
 use crate::scenario::Scenario;
 use anyhow::anyhow;
 use clap::Args;
@@ -28,6 +29,9 @@ pub(in crate::cli) struct SailorArgs {
     /// Folder for `sailor.csv` and the plans as Sailor writes them
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
     /// Print nothing on stderr but errors
     #[arg(long, short)]
     quiet: bool,
@@ -77,7 +81,15 @@ pub(in crate::cli) fn run_sailor(args: &SailorArgs) -> anyhow::Result<Verdict> {
     }
     let files: Vec<_> = written.iter().map(|(path, text)| (path.as_path(), text.as_bytes())).collect();
     files::write_files(&files)?;
-    print(&peer_table(&rows, Screen::of_stdout()))?;
+    match args.format {
+        Format::Csv => print(&peer_csv(&rows))?,
+        format => print_as(
+            format,
+            || peer_table(&rows, Screen::of_stdout()),
+            &peer_records(&rows).json(),
+            &peer_records(&rows),
+        )?,
+    }
     let is_met = rows.iter().all(PeerRow::is_met);
     Ok(if is_met { Verdict::Good } else { Verdict::Bad })
 }

@@ -6,7 +6,7 @@ mod examples;
 pub(super) use check::CheckArgs;
 
 use super::settings::RecoverFrom;
-use crate::cli::args::{Format, ReadingArgs};
+use crate::cli::args::{ReadingArgs, StreamFormat};
 use crate::model::Precision;
 use crate::training::KillPoint;
 use crate::training::SIGN_OF_LIFE;
@@ -252,8 +252,8 @@ pub(super) struct HostArgs {
 #[command(next_help_heading = "Output")]
 pub(super) struct OutputArgs {
     /// What to print on stdout: a table, or a JSON object a line for each step and event
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(super) format: Format,
+    #[arg(long, value_enum, default_value_t = StreamFormat::Table)]
+    pub(super) format: StreamFormat,
     /// Print nothing but errors, and with `--format json` the JSON
     #[arg(long, short)]
     pub(super) quiet: bool,

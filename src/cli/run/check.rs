@@ -10,7 +10,7 @@ use super::inject::Injection;
 use super::planning::{agree, measures_all, read_plan};
 use super::profile::measure_with_progress;
 use super::worker_command;
-use crate::cli::args::Format;
+use crate::cli::args::StreamFormat;
 use crate::cli::{Verdict, files, print, print_json};
 use crate::cost::{CostModel, CostSettings};
 use crate::plan::Plan;
@@ -76,8 +76,8 @@ fn check_trace(args: &CheckArgs, injection: Injection, tolerance: f64) -> anyhow
     let report = inject::check_trace(args, injection, tolerance)?;
     let value = serde_json::to_value(&report)?;
     match args.output.format {
-        Format::Table => print(&table::trace_table(&report))?,
-        Format::Json => print_json(&value)?,
+        StreamFormat::Table => print(&table::trace_table(&report))?,
+        StreamFormat::Json => print_json(&value)?,
     }
     if let Some(out) = out {
         let folder = ResultsFolder::create(out)?;
@@ -127,8 +127,8 @@ fn check_plan(args: &CheckArgs, tolerance: f64) -> anyhow::Result<Verdict> {
     };
     let value = serde_json::to_value(&report)?;
     match args.output.format {
-        Format::Table => print(&table::table(&report))?,
-        Format::Json => print_json(&value)?,
+        StreamFormat::Table => print(&table::table(&report))?,
+        StreamFormat::Json => print_json(&value)?,
     }
     if let Some(out) = &args.output.out {
         let folder = ResultsFolder::create(out)?;

@@ -2,7 +2,7 @@
 
 use super::args::OutputArgs;
 use super::record::{Record, StepRecord, What};
-use crate::cli::args::Format;
+use crate::cli::args::StreamFormat;
 use crate::units::{format_bytes, format_seconds};
 
 /// Steps between two headings.
@@ -10,7 +10,7 @@ const HEADING_EVERY: u64 = 40;
 
 /// Where a run is shown.
 pub(super) struct Screen {
-    format: Format,
+    format: StreamFormat,
     is_quiet: bool,
     rows: u64,
 }
@@ -30,16 +30,16 @@ impl Screen {
     /// Shows what happened.
     pub(super) fn show(&mut self, record: &Record) -> anyhow::Result<()> {
         match (self.format, &record.what) {
-            (Format::Json, _) => crate::cli::print(&serde_json::to_string(record)?),
-            (Format::Table, _) if self.is_quiet => Ok(()),
-            (Format::Table, What::Step(step)) => {
+            (StreamFormat::Json, _) => crate::cli::print(&serde_json::to_string(record)?),
+            (StreamFormat::Table, _) if self.is_quiet => Ok(()),
+            (StreamFormat::Table, What::Step(step)) => {
                 if self.rows.is_multiple_of(HEADING_EVERY) {
                     crate::cli::print(&heading(step))?;
                 }
                 self.rows += 1;
                 crate::cli::print(&row(step))
             }
-            (Format::Table, event) => {
+            (StreamFormat::Table, event) => {
                 eprintln!("[{:>9}] {event}", format_seconds(record.time_s));
                 Ok(())
             }

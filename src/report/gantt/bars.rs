@@ -47,6 +47,19 @@ impl Kind {
         }
     }
 
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Weights => "backward for the weights",
+            Self::Redundant => "redundant forward",
+            Self::Optimizer => "optimizer step",
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Reduction => "reduction",
+        }
+    }
+
     /// Colour of the label on it.
     pub(super) fn ink(self) -> &'static str {
         match self {

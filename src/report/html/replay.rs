@@ -1,11 +1,11 @@
 //! The page of a replay.
 
-use super::{Bar, BarPart, Section, card, render};
-use crate::metrics::Activity;
+use super::{Section, card, ledgers, plan_sections, render};
 use crate::replay::{PolicyOutcome, Replay};
 use crate::report::figures::{count, figure, or_absent, percent};
+use crate::report::iteration::IterationReport;
 use crate::report::summary::PolicySummary;
-use crate::report::throughput_chart::{activity_color, throughput_svg};
+use crate::report::throughput_chart::throughput_svg;
 use crate::units::{format_bytes, format_seconds};
 
 /// Recoveries that are listed of each policy; the rest is in `recoveries.csv`.
@@ -21,8 +21,8 @@ pub struct ReplayPage<'a> {
     pub replay: &'a Replay,
     /// Tokens of an iteration.
     pub tokens_per_iteration: u64,
-    /// One iteration of the first plan as a chart, where there is a plan.
-    pub gantt: Option<String>,
+    /// One iteration of the first plan, where there is a plan.
+    pub iteration: Option<&'a IterationReport<'a>>,
     /// The resolved scenario.
     pub scenario: &'a str,
 }
@@ -41,21 +41,19 @@ pub fn replay_html(page: &ReplayPage<'_>) -> String {
         cards.push(card("USD", figure(summary.usd)));
     }
     cards.push(card("nodes lost", count(replay.losses.iter().map(|(_, nodes)| u64::from(*nodes)).sum())));
+    let ledger_of_each = replay.policies.iter().map(|outcome| (outcome.policy, &outcome.ledger));
     let mut sections = vec![
         policies(replay, span_s),
-        Section {
-            svg: throughput_svg(replay, page.tokens_per_iteration),
-            ..Section::new(
-                "Capacity and throughput",
-                "GPUs that were up, with a tick for each loss, and what each policy made of them.",
-            )
-        },
-        ledger(replay),
+        Section::new(
+            "Capacity and throughput",
+            "GPUs that were up, with a tick for each loss, and what each policy made of them.",
+        )
+        .with_svg(throughput_svg(replay, page.tokens_per_iteration)),
+        ledgers("Where the GPU time went", "Every GPU-second paid for, in exactly one part.", ledger_of_each),
         plans(replay),
     ];
-    if let Some(gantt) = &page.gantt {
-        let note = "One iteration of the first plan, in simulated time.";
-        sections.push(Section { svg: gantt.clone(), ..Section::new("An iteration", note) });
+    if let Some(iteration) = page.iteration {
+        sections.extend(plan_sections(iteration, &format!("The first plan, by {}", iteration.plan.planner)));
     }
     sections.push(recoveries(replay));
     let note = "Every setting in force; `--scenario` takes it back.";
@@ -91,31 +89,7 @@ fn policies(replay: &Replay, span_s: f64) -> Section {
             or_absent(summary.usd_per_million_tokens, figure),
         ]
     };
-    Section {
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: replay.policies.iter().map(row).collect(),
-        ..Section::new("Policies", "")
-    }
-}
-
-fn ledger(replay: &Replay) -> Section {
-    let part = |activity: Activity, share: f64| BarPart {
-        name: activity.key().replace('_', " "),
-        color: activity_color(activity),
-        percent: format!("{:.3}", share * 100.0),
-        shown: percent(share),
-    };
-    let bar = |outcome: &PolicyOutcome| {
-        let total = outcome.ledger.total().as_gpu_seconds();
-        let share = |activity| outcome.ledger.get(activity).as_gpu_seconds() / total;
-        let parts = Activity::ALL.into_iter().map(|activity| part(activity, share(activity)));
-        Bar { name: outcome.policy.to_owned(), parts: parts.filter(|part| part.percent != "0.000").collect() }
-    };
-    Section {
-        bars: replay.policies.iter().filter(|outcome| outcome.ledger.total().0 > 0).map(bar).collect(),
-        legend: Activity::ALL.into_iter().map(|activity| part(activity, 0.0)).collect(),
-        ..Section::new("Where the GPU time went", "Every GPU-second paid for, in exactly one part.")
-    }
+    Section::new("Policies", "").with_table(&columns, replay.policies.iter().map(row).collect())
 }
 
 /// The plans of each policy that ran longest.
@@ -143,11 +117,7 @@ fn plans(replay: &Replay) -> Section {
         }
     }
     let columns = ["policy", "in force", "iteration", "GPUs", "replicas of (GPU type / degree : layers)"];
-    Section {
-        columns: columns.map(str::to_owned).to_vec(),
-        rows,
-        ..Section::new("Plans", "Those that were in force longest.")
-    }
+    Section::new("Plans", "Those that were in force longest.").with_table(&columns, rows)
 }
 
 fn recoveries(replay: &Replay) -> Section {
@@ -169,14 +139,11 @@ fn recoveries(replay: &Replay) -> Section {
             rows.push(row);
         }
     }
-    Section {
-        columns: columns.map(str::to_owned).to_vec(),
-        rows,
-        ..Section::new(
-            "Changes of plan",
-            "When training stopped, why, and where its state came from; at most a hundred of each policy.",
-        )
-    }
+    Section::new(
+        "Changes of plan",
+        "When training stopped, why, and where its state came from; at most a hundred of each policy.",
+    )
+    .with_table(&columns, rows)
 }
 
 #[cfg(test)]
@@ -192,10 +159,12 @@ mod tests {
             model: "gpt3-1.3b",
             replay: &replay,
             tokens_per_iteration: 1000,
-            gantt: None,
+            iteration: None,
             scenario: "model = \"gpt3-1.3b\"",
         });
-        for part in ["a&amp;b", "<svg", "restart", "Where the GPU time went", "title=\"useful: ", "object store"] {
+        for part in
+            ["a&amp;b", "<svg", "restart", "Where the GPU time went", "title=\"restart, useful: ", "object store"]
+        {
             assert!(page.contains(part), "{part}");
         }
         assert!(page.len() < 200_000, "{}", page.len());

@@ -3,8 +3,9 @@
 use super::colors::{is_dark, of_share};
 use super::{Better, SweepTable, better, cell, compare_keys, lines};
 use crate::report::canvas::{Anchor, Canvas, FAINT_INK, GRID, INK, legend_width};
-use crate::report::figures::scaled;
-use plotters::style::WHITE;
+use crate::report::figures::{figure as four_digits, scaled};
+use crate::report::svg::Spots;
+use plotters::style::{BLACK, WHITE};
 use serde_json::Value;
 
 /// Panels side by side at most.
@@ -183,21 +184,22 @@ impl<'a> Maps<'a> {
         let row = HEAD + height + FOOT;
         let total = ((right + SCALE_WIDTH).max(520), TOP + pixels(self.chart.figures.len(), row));
         let mut svg = String::new();
+        let mut spots = Spots::default();
         {
             let canvas = Canvas::new(&mut svg, total);
             canvas.bold_text((16, 22), Anchor::Left, INK, heading);
             let note = "dark is more; a dash where nothing fits";
             canvas.text((16, 44), Anchor::Left, FAINT_INK, note);
             for (figure, top) in self.chart.figures.iter().zip((TOP..).step_by(row as usize)) {
-                self.draw_row(&canvas, figure, top, right);
+                self.draw_row((&canvas, &mut spots), figure, top, right);
             }
             canvas.finish();
         }
-        svg
+        spots.over(svg)
     }
 
     /// The maps of one figure, with one scale.
-    fn draw_row(&self, canvas: &Canvas<'_>, figure: &str, top: i32, right: i32) {
+    fn draw_row(&self, (canvas, spots): (&Canvas<'_>, &mut Spots), figure: &str, top: i32, right: i32) {
         let (width, height) = self.size();
         let maps: Vec<Vec<Option<f64>>> = self.panels.iter().map(|panel| self.values(figure, panel.as_ref())).collect();
         let known = || maps.iter().flatten().copied().flatten();
@@ -215,6 +217,9 @@ impl<'a> Maps<'a> {
                 let (column, line) = (index % self.x_values.len(), index / self.x_values.len());
                 let corner = (left + pixels(column, CELL.0), top + HEAD + height - pixels(line + 1, CELL.1));
                 draw_cell(canvas, corner, value.map(|value| (share(value), shown(value))));
+                let at = (&self.x_values[column], &self.y_values[line], panel.as_ref());
+                let [corner, size] = [corner, CELL].map(|(x, y)| (f64::from(x), f64::from(y)));
+                spots.add(corner, size, self.says(figure, at, *value));
             }
             self.draw_ticks(canvas, left, top + HEAD, left == LEFT);
         }
@@ -234,6 +239,15 @@ impl<'a> Maps<'a> {
             }
         }
         values
+    }
+
+    /// A cell in words.
+    fn says(&self, figure: &str, (x, y, panel): (&Value, &Value, Option<&Value>), value: Option<f64>) -> String {
+        let axes = [(self.chart.x, x), (self.y, y)].into_iter().chain(self.chart.several.zip(panel));
+        let at: Vec<String> = axes.map(|(axis, value)| with_value(&self.table.axes[axis], value)).collect();
+        let value = value
+            .map_or_else(|| "nothing fits".to_owned(), |value| format!("{} {}", four_digits(value), title(figure)));
+        format!("{}: {value}", at.join(", "))
     }
 
     fn draw_ticks(&self, canvas: &Canvas<'_>, left: i32, top: i32, is_first: bool) {
@@ -260,12 +274,12 @@ fn draw_cell(canvas: &Canvas<'_>, (x, y): (i32, i32), value: Option<(f64, String
     match value {
         None => {
             canvas.rectangle((x, y), end, GRID);
-            canvas.text(middle, Anchor::Center, FAINT_INK, "–");
+            canvas.text(middle, Anchor::Center, INK, "–");
         }
         Some((share, text)) => {
             let color = of_share(share);
             canvas.rectangle((x, y), end, color);
-            canvas.text(middle, Anchor::Center, if is_dark(color) { WHITE } else { INK }, &text);
+            canvas.text(middle, Anchor::Center, if is_dark(color) { WHITE } else { BLACK }, &text);
         }
     }
 }

@@ -22,9 +22,11 @@ pub(super) fn of_share(share: f64) -> RGBColor {
     RGBColor(mix(r0, r1), mix(g0, g1), mix(b0, b1))
 }
 
-/// Whether text on this colour must be light to be read.
+/// Whether white text on this colour is easier to read than black: where its relative luminance (WCAG 2.2) is below the one
+/// at which both have the same contrast, of 4.58 to 1.
 pub(super) fn is_dark(RGBColor(red, green, blue): RGBColor) -> bool {
-    0.2126 * f64::from(red) + 0.7152 * f64::from(green) + 0.0722 * f64::from(blue) < 140.0
+    let linear = |part: u8| ((f64::from(part) / 255.0 + 0.055) / 1.055).powf(2.4);
+    0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue) < 0.179
 }
 
 #[cfg(test)]

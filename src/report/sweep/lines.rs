@@ -4,7 +4,9 @@ use super::chart::{SweepChart, axis_name, pixels, title, values_of};
 use super::colors::LINES;
 use super::{SweepTable, cell};
 use crate::report::canvas::{Anchor, Canvas, INK, Point, legend_width};
+use crate::report::figures::figure as four_digits;
 use crate::report::panel::{Axis, Panel};
+use crate::report::svg::Spots;
 use serde_json::Value;
 
 const WIDTH: i32 = 720;
@@ -22,6 +24,7 @@ pub(super) fn lines_svg(heading: &str, table: &SweepTable, chart: &SweepChart) -
     };
     let height = TOP + pixels(chart.figures.len(), PANEL + GAP);
     let mut svg = String::new();
+    let mut spots = Spots::default();
     {
         let canvas = Canvas::new(&mut svg, (WIDTH, height));
         canvas.bold_text((16, 20), Anchor::Left, INK, heading);
@@ -31,15 +34,15 @@ pub(super) fn lines_svg(heading: &str, table: &SweepTable, chart: &SweepChart) -
             x += legend_width(&cell(value));
         }
         for (figure, top) in chart.figures.iter().zip((TOP..).step_by((PANEL + GAP) as usize)) {
-            draw_panel(&canvas, table, chart, figure, top, &series);
+            draw_panel((&canvas, &mut spots), table, chart, figure, top, &series);
         }
         canvas.finish();
     }
-    svg
+    spots.over(svg)
 }
 
 fn draw_panel(
-    canvas: &Canvas<'_>,
+    (canvas, spots): (&Canvas<'_>, &mut Spots),
     table: &SweepTable,
     chart: &SweepChart,
     figure: &str,
@@ -67,7 +70,13 @@ fn draw_panel(
     for (value, label) in horizontal.ticks() {
         canvas.text((panel.x(&horizontal, value), panel.bottom + 14), Anchor::Center, INK, &label);
     }
-    for (line, color) in lines.iter().zip(LINES) {
+    for ((line, color), of) in lines.iter().zip(LINES).zip(series) {
+        let of = of.as_ref().map_or_else(String::new, |of| format!("{}, ", cell(of)));
+        for &(x, y) in line {
+            let says = format!("{of}{} {x}: {} {}", axis_name(&table.axes[chart.x]), four_digits(y), title(figure));
+            let (x, y) = (f64::from(panel.x(&horizontal, x)), f64::from(panel.y(&vertical, y)));
+            spots.add((x - 8.0, y - 8.0), (16.0, 16.0), says);
+        }
         let points: Vec<Point> = line.iter().map(|(x, y)| (panel.x(&horizontal, *x), panel.y(&vertical, *y))).collect();
         for &(x, y) in &points {
             canvas.rectangle((x - 3, y - 3), (x + 3, y + 3), color);

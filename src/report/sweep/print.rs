@@ -154,10 +154,11 @@ pub fn gate_text(outcome: &GateOutcome) -> String {
     };
     list("worse than the baseline", &outcome.worse);
     list("better than the baseline", &outcome.better);
-    text + &verdict(outcome) + "\n"
+    text + &gate_verdict(outcome) + "\n"
 }
 
-fn verdict(outcome: &GateOutcome) -> String {
+/// How many rows are as they were, and how many aren't.
+pub(in crate::report) fn gate_verdict(outcome: &GateOutcome) -> String {
     let GateOutcome { worse, better, new, same } = outcome;
     let (worse, better, new, same) = (worse.len(), better.len(), new.len(), same.len());
     format!(
@@ -168,7 +169,7 @@ fn verdict(outcome: &GateOutcome) -> String {
 /// The same as Markdown, for the page of a CI job.
 pub fn gate_markdown(name: &str, outcome: &GateOutcome) -> String {
     let mark = if outcome.is_good() { "passed" } else { "failed" };
-    let mut text = format!("## {name}: {mark}\n\n{}\n", verdict(outcome));
+    let mut text = format!("## {name}: {mark}\n\n{}\n", gate_verdict(outcome));
     let mut list = |what: &str, changes: &[Change]| {
         if changes.is_empty() {
             return;

@@ -1,7 +1,7 @@
 use super::*;
 use serde_json::json;
 
-pub(super) fn row(gpus: u32, planner: &str, tokens_per_s: Option<f64>) -> SweepRow {
+pub(in crate::report) fn row(gpus: u32, planner: &str, tokens_per_s: Option<f64>) -> SweepRow {
     let outcome = match tokens_per_s {
         Some(tokens_per_s) => {
             let mut figures = Map::new();
@@ -14,7 +14,7 @@ pub(super) fn row(gpus: u32, planner: &str, tokens_per_s: Option<f64>) -> SweepR
     SweepRow { key: vec![gpus.into(), planner.into()], outcome }
 }
 
-pub(super) fn table(rows: Vec<SweepRow>) -> SweepTable {
+pub(in crate::report) fn table(rows: Vec<SweepRow>) -> SweepTable {
     SweepTable::new(SweepKind::Plans, vec!["gpus.T4".into(), "planner".into()], rows)
 }
 

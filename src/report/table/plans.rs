@@ -57,7 +57,7 @@ pub fn plan_table(report: &PlanReport<'_>, screen: Screen) -> String {
         column.set_padding((0, 1));
     }
     let note = if groups.len() < plan.replicas.len() { ALIKE } else { "" };
-    format!("{}\n{}\n{note}{}", heading(report, screen), trimmed(&table), fullest(report, screen))
+    format!("{}\n{}\n{note}{}", plan_heading(report, screen), trimmed(&table), fullest(report, screen))
 }
 
 /// Replicas up to which each has rows of its own.
@@ -100,7 +100,7 @@ fn fullest(report: &PlanReport<'_>, screen: Screen) -> String {
 }
 
 /// What is known about the plan as a whole, in lines that fit.
-fn heading(report: &PlanReport<'_>, screen: Screen) -> String {
+pub fn plan_heading(report: &PlanReport<'_>, screen: Screen) -> String {
     let (planned, plan) = (report.planned, &report.planned.plan);
     let replicas = plan.replicas.len();
     let plural = if replicas == 1 { "replica" } else { "replicas" };

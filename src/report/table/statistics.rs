@@ -3,12 +3,20 @@
 use super::Screen;
 use super::grid::{Best, Grid};
 use crate::report::figures::{ABSENT, count, figure, percent};
+use crate::report::records::Records;
 use crate::trace::durations::Durations;
 use crate::trace::fits::{Fit, Law};
 use crate::trace::statistics::Spread;
 use crate::trace::{Trace, TraceFormat, TraceStatistics};
 use crate::units::format_seconds;
 use serde::Serialize;
+use serde_json::json;
+
+/// A row for each trace: its file, the format that was recognised, and its statistics.
+pub fn statistics_records(traces: &[(String, TraceFormat, TraceStatistics)]) -> Records {
+    let row = |(file, format, statistics): &(String, TraceFormat, TraceStatistics)| json!({ "file": file, "format": format, "statistics": statistics });
+    Records::of_json(&traces.iter().map(row).collect::<Vec<_>>())
+}
 
 /// Rows of what is fitted to up-times, and to times between losses.
 const UP_TIME: [&str; 5] = [

@@ -40,7 +40,7 @@ pub(super) fn draw(canvas: &Canvas<'_>, panel: &Panel, replay: &Replay) {
     for (index, outcome) in replay.policies.iter().enumerate() {
         draw_bar(canvas, outcome, top, x);
         let middle = top + BAR / 2;
-        canvas.bold_text((panel.right + 12, middle), Anchor::Left, policy_color(index), outcome.policy);
+        canvas.bold_legend_entry((panel.right + 12, middle), policy_color(index), outcome.policy);
         let goodput = percent(outcome.ledger.goodput_share());
         canvas.text((super::WIDTH - 8, middle), Anchor::Right, INK, &goodput);
         top += BAR_PITCH;

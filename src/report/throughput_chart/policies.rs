@@ -39,14 +39,14 @@ pub(super) fn draw_throughput(
         canvas.line(line, color, 1);
         panel.draw_axes(canvas);
         let middle = i32::midpoint(panel.top, panel.bottom);
-        canvas.bold_text((panel.right + 12, middle - 9), Anchor::Left, color, outcome.policy);
+        canvas.bold_legend_entry((panel.right + 12, middle - 9), color, outcome.policy);
         let mean = ratio(outcome.tokens as f64, replay.span.as_seconds()).map_or_else(String::new, scaled);
         canvas.text((panel.right + 12, middle + 9), Anchor::Left, INK, &format!("mean {mean}"));
     }
 }
 
 /// Mean rate over each pixel of the panel.
-fn pixel_rates(panel: &Panel, time: &Axis, outcome: &PolicyOutcome, tokens_per_iteration: u64) -> Vec<f64> {
+pub(super) fn pixel_rates(panel: &Panel, time: &Axis, outcome: &PolicyOutcome, tokens_per_iteration: u64) -> Vec<f64> {
     let pixels = (panel.right - panel.left) as usize;
     let pixel_s = time.max / pixels as f64;
     let mut rates = vec![0.0; pixels];
@@ -112,8 +112,7 @@ pub(super) fn draw_tokens(canvas: &Canvas<'_>, panel: &Panel, time: &Axis, repla
     panel.draw_axes(canvas);
     for (y, index) in spread(labels, panel) {
         let outcome = &replay.policies[index];
-        let at = (panel.right + 12, y);
-        canvas.bold_text(at, Anchor::Left, policy_color(index), outcome.policy);
+        canvas.bold_legend_entry((panel.right + 12, y), policy_color(index), outcome.policy);
         canvas.text((super::WIDTH - 8, y), Anchor::Right, FAINT_INK, &scaled(outcome.tokens as f64));
     }
 }

@@ -7,7 +7,7 @@ pub(super) fn line_at(text: &str, start: usize) -> usize {
 }
 
 /// Where a dotted key stands, as `` `file` line 3 ``, in any of its spellings; the file alone where it isn't found.
-pub(super) fn place_of(text: &str, file: &str, key: &str) -> String {
+pub(in crate::sweep) fn place_of(text: &str, file: &str, key: &str) -> String {
     let start = DeTable::parse(text).ok().and_then(|root| start_of(root.get_ref(), key));
     start.map_or_else(|| format!("`{file}`"), |start| format!("`{file}` line {}", line_at(text, start)))
 }
@@ -30,21 +30,27 @@ fn start_of(table: &DeTable<'_>, key: &str) -> Option<usize> {
     })
 }
 
-/// The line that begins with the first name in backticks of a message, or with the last part of it.
-pub(super) fn line_of_word(text: &str, message: &str) -> Option<usize> {
-    let name = message.split('`').nth(1)?.rsplit('.').next()?;
-    let is_it =
-        |line: &str| line.trim_start().strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with('='));
-    text.lines().position(is_it).map(|index| index + 1)
+/// Where the first name in backticks of a message stands, or the last part of it: the line that begins with it; else the
+/// first line that says anything.
+pub(in crate::sweep) fn place_of_word(text: &str, file: &str, message: &str) -> String {
+    let named = message.split('`').nth(1).and_then(|name| name.rsplit('.').next()).filter(|name| !name.is_empty());
+    let is_it = |line: &str, name: &str| {
+        let rest = line.trim_start().strip_prefix(name);
+        rest.is_some_and(|rest| rest.trim_start().starts_with('=')) || line.trim().trim_matches(['[', ']']) == name
+    };
+    let is_said = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let found = named.and_then(|name| text.lines().position(|line| is_it(line, name)));
+    let line = found.or_else(|| text.lines().position(is_said)).map_or(1, |index| index + 1);
+    format!("`{file}` line {line}")
 }
 
 /// What is wrong, without what to do.
-pub(super) fn first_line(problem: &str) -> String {
+pub(in crate::sweep) fn first_line(problem: &str) -> String {
     problem.lines().next().unwrap_or_default().to_owned()
 }
 
 /// What to do.
-pub(super) fn hint_of(problem: &str) -> String {
+pub(in crate::sweep) fn hint_of(problem: &str) -> String {
     let hint = problem.split_once("\nhint: ").map(|(_, hint)| hint.to_owned());
     hint.unwrap_or_else(|| "`scenarios/aws-spot.toml` shows every key of a scenario".to_owned())
 }

@@ -22,6 +22,21 @@ fn bad_files_are_refused_with_their_line() {
 }
 
 #[test]
+fn files_that_runs_could_not_read_are_refused_before_the_first() {
+    let plans = "[scenario]\nmodel = \"gpt3-1.3b\"\nprofile = \"p.json\"\n[grid]\ngpus.T4 = [1, 2]\n";
+    let sandbox = sandbox(plans).file("p.json", "{");
+    sandbox.refuses(&["sweep", "s.toml"], &["`s.toml` line 3: `profile`", "p.json:1:"]);
+    let grid = "[grid]\nmodel = [\"gpt3-1.3b\"]\ncluster = [\"8xT4\", \"c.toml\"]\n";
+    let sandbox = sandbox.file("s.toml", grid).file("c.toml", "[[nodes]]\ncount = 1\ngpus = 0\ntype = \"T4\"\n");
+    sandbox.refuses(&["sweep", "s.toml", "--shard", "1/1"], &["`s.toml` line 3", "c.toml:3:"]);
+    let replays = "kind = \"replays\"\n[grid]\ntrace.file = [\"a.csv\", \"b.csv\"]\n";
+    let good = crate::support::SMALL_TRACE;
+    let sandbox = sandbox.file("s.toml", replays).file("a.csv", good).file("b.csv", "time_s,event,node\n0,down,a\n");
+    // The bad one is in the other shard.
+    sandbox.refuses(&["sweep", "s.toml", "--shard", "1/16"], &["`s.toml` line 3: `trace.file`", "b.csv` line 2"]);
+}
+
+#[test]
 fn bad_options_are_refused() {
     let sandbox = sandbox(PLANS).file("rows.csv", "a,b\n1,2\n");
     sandbox.refuses(&["sweep", "s.toml", "--shard", "5/4"], &["there is no shard 5 of 4"]);

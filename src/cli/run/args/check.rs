@@ -2,7 +2,7 @@
 
 use super::super::settings::RecoverFrom;
 use super::{DeviceArgs, InjectedTraceArgs, PlanningArgs, examples};
-use crate::cli::args::Format;
+use crate::cli::args::StreamFormat;
 use crate::model::Precision;
 use clap::Args;
 use std::path::PathBuf;
@@ -99,8 +99,8 @@ pub(in crate::cli::run) struct CheckOutputArgs {
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(in crate::cli::run) tolerance: Option<String>,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(in crate::cli::run) format: Format,
+    #[arg(long, value_enum, default_value_t = StreamFormat::Table)]
+    pub(in crate::cli::run) format: StreamFormat,
     /// Folder for summary.json, table.txt and, without a trace, the predicted and the measured timeline
     #[arg(long, value_name = "FOLDER")]
     pub(in crate::cli::run) out: Option<PathBuf>,
