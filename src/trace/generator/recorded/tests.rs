@@ -56,8 +56,8 @@ fn a_trace_without_a_loss_is_no_market() {
 
 #[test]
 fn settings_that_lead_nowhere_are_refused() {
-    let good = market("time_s,event,node\n0,up,a\n60,down,a\n90,up,a\n");
     type Spoil = fn(&mut RecordedMarket);
+    let good = market("time_s,event,node\n0,up,a\n60,down,a\n90,up,a\n");
     let spoiled: [(&str, Spoil); 7] = [
         ("recorded.losses[0].pool", |market| market.losses[0].of[0].pool = 1),
         ("recorded.losses[0].ages", |market| market.losses[0].of[0].ages.clear()),
