@@ -99,7 +99,10 @@ fn pools(header: &Row, name: &str) -> Result<Vec<Pool>, TraceError> {
             problem: problem.to_owned(),
             hint: "each column of counts is a GPU type and a zone of its own, like `A100-40_us-central1-a`".to_owned(),
         };
-        let parts = column.split_once('_').filter(|(gpu_type, zone)| !gpu_type.is_empty() && !zone.is_empty());
+        let parts = column
+            .split_once('_')
+            .map(|(gpu_type, zone)| (gpu_type.trim(), zone.trim()))
+            .filter(|(gpu_type, zone)| !gpu_type.is_empty() && !zone.is_empty());
         let (gpu_type, zone) = parts.ok_or_else(|| fault("expected `GPUtype_zone`"))?;
         let (gpu_type, zone) = (Some(gpu_type.to_owned()), Some(zone.to_owned()));
         if pools.iter().any(|pool| pool.offer.gpu_type == gpu_type && pool.offer.zone == zone) {

@@ -10,8 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// The mean number of losses that follow each other as they did, in square roots of their number. Shorter runs forget more of how
-/// nodes age between losses, longer ones make traces that are more alike: with 3, six of ten recorded traces keep all of their
-/// statistics within 15 % (see the tests).
+/// nodes age between losses, longer ones make traces that are more alike; the tests say what is kept.
 const RUN: f64 = 3.0;
 /// No node is away for less.
 const SHORTEST: SimTime = SimTime::SECOND;
