@@ -185,7 +185,9 @@ pub fn persist_times(plan: &Plan, cost: &CostModel, cluster: &Cluster, settings:
     let mut holders = vec![Vec::new(); layout.block_count()];
     for (name, blocks) in layout.held_blocks(plan) {
         let Some(place) = places.get(name) else { continue };
-        blocks.into_iter().for_each(|block| holders[block].push(*place));
+        for block in blocks {
+            holders[block].push(*place);
+        }
     }
     for places in &mut holders {
         places.sort_unstable();

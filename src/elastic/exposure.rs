@@ -16,7 +16,9 @@ impl Exposure {
     pub(super) fn of(plan: &Plan, layout: &StateLayout) -> Self {
         let mut holders: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); layout.block_count()];
         for (node, blocks) in layout.held_blocks(plan) {
-            blocks.into_iter().for_each(|block| holders[block].extend([node]));
+            for block in blocks {
+                holders[block].insert(node);
+            }
         }
         let mut parts = BTreeMap::new();
         for holders in holders.into_iter().filter(|holders| !holders.is_empty()).collect::<BTreeSet<_>>() {

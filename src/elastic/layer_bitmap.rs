@@ -241,7 +241,9 @@ impl LayerBitmap {
         let mut sets = NodeSets::new(self.layout.shard_count());
         for (name, blocks) in self.layout.held_blocks(plan) {
             let node = self.nodes.intern(name);
-            blocks.into_iter().for_each(|block| sets.insert_all(StateLayout::block_shards(block), node));
+            for block in blocks {
+                sets.insert_all(StateLayout::block_shards(block), node);
+            }
         }
         sets
     }

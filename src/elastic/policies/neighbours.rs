@@ -3,12 +3,15 @@
 use crate::plan::{Plan, Replica, Stage};
 use std::collections::BTreeMap;
 
+/// Groups of GPUs, by the name of their node.
+type GroupsByNode = BTreeMap<String, Vec<Vec<u32>>>;
+
 /// The plan with its stages on the same GPUs in another order, if fewer stages share a node with their neighbour so.
 ///
 /// Only stages of one degree on one type of GPU change places. Stage by stage each goes to the node that has most such groups of
 /// GPUs left, but for that of the stage before it, and for the last stage that of the first.
 pub(super) fn apart(plan: &Plan) -> Plan {
-    let mut left: BTreeMap<(String, usize), BTreeMap<String, Vec<Vec<u32>>>> = BTreeMap::new();
+    let mut left: BTreeMap<(String, usize), GroupsByNode> = BTreeMap::new();
     for (_, stage) in plan.stages() {
         left.entry(kind(stage)).or_default().entry(stage.node.clone()).or_default().push(stage.gpus.clone());
     }
@@ -22,7 +25,8 @@ pub(super) fn apart(plan: &Plan) -> Plan {
             let nodes = left.entry(kind(stage)).or_default();
             let is_neighbour = |node: &String| before.as_ref() == Some(node) || first.as_ref() == Some(node);
             let most = |apart: bool| {
-                let free = nodes.iter().filter(|(node, groups)| !groups.is_empty() && !(apart && is_neighbour(node)));
+                let has_some = nodes.iter().filter(|(_, groups)| !groups.is_empty());
+                let free = has_some.filter(|(node, _)| !apart || !is_neighbour(node));
                 free.rev().max_by_key(|(_, groups)| groups.len()).map(|(node, _)| node.clone())
             };
             let Some(node) = most(true).or_else(|| most(false)) else { return plan.clone() };
