@@ -90,7 +90,9 @@ impl RankState {
         let stream_of = |id: InstructionId| (instructions[id.index()].stream(), id);
         let mut places = [0; Stream::COUNT];
         let mut counts = [0; Stream::COUNT];
-        instructions.iter().for_each(|instruction| counts[instruction.stream() as usize] += 1);
+        for instruction in instructions {
+            counts[instruction.stream() as usize] += 1;
+        }
         let mut next = steps.len();
         for (place, count) in places.iter_mut().zip(counts) {
             *place = u32::try_from(next).expect("fewer than 2^32 instructions");
