@@ -9,7 +9,7 @@ BROWSER=${BROWSER:-$(command -v chromium || command -v chromium-browser || comma
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
-"$BIN" --trace traces/aws-spot.csv --out "$place/aws-spot" --report "$place/replay.html" --quiet >"$place/said"
+"$BIN" --trace traces/spot-small.csv --model gpt3-1.3b --out "$place/spot-small" --report "$place/replay.html" --quiet >"$place/said"
 "$BIN" sweep scenarios/mix-sweep.toml --out "$place/mix-sweep" --baseline results/mix-sweep/rows.csv \
     --report "$place/sweep.html" --quiet >>"$place/said"
 
