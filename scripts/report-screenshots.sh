@@ -9,7 +9,9 @@ BROWSER=${BROWSER:-$(command -v chromium || command -v chromium-browser || comma
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
-"$BIN" --trace traces/aws-spot.csv --out "$place/aws-spot" --report "$place/replay.html" --quiet >"$place/said"
+"$BIN" trace generate --seed 7 --hours 12 --pool 4x4xV100-16@us-east-1a:2.2 --pool 3x4xT4@us-east-1a:0.8 >"$place/market.csv"
+"$BIN" --trace "$place/market.csv" --model gpt3-1.3b --global-batch-size 128 --out "$place/market" \
+    --report "$place/replay.html" --quiet >"$place/said"
 "$BIN" sweep scenarios/mix-sweep.toml --out "$place/mix-sweep" --baseline results/mix-sweep/rows.csv \
     --report "$place/sweep.html" --quiet >>"$place/said"
 
@@ -26,8 +28,8 @@ picture() {
     mv "$place/$2.png" "results/report/$2.png"
 }
 
-picture replay replay 1100 1500
-picture replay-dark replay-dark 1100 1500
+picture replay replay 1100 1250
+picture replay-dark replay-dark 1100 1250
 picture replay replay-phone 500 1100
 picture sweep sweep 1100 1300
 ls -l results/report

@@ -201,7 +201,8 @@ mod tests {
             let short = command.render_help().to_string();
             assert!(short.lines().count() <= SCREEN, "`{name} -h` has {} lines\n{short}", short.lines().count());
             for help in [short, command.render_long_help().to_string()] {
-                let example = help.split("Example").nth(1).unwrap_or_else(|| panic!("`{name}` has no example\n{help}"));
+                let (_, example) =
+                    help.rsplit_once("Example").unwrap_or_else(|| panic!("`{name}` has no example\n{help}"));
                 assert!(example.contains("\n  autohet-sim "), "`{name}`\n{help}");
             }
         }

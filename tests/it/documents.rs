@@ -71,8 +71,7 @@ fn messages(source: &str) -> Vec<String> {
         let text = text.strip_prefix("{place}: ").or(text.strip_prefix("{rank}: ")).unwrap_or(text);
         let mut parts = text.split('{');
         let first = parts.next().unwrap_or_default().to_owned();
-        let rest: String =
-            parts.map(|part| format!("…{}", part.split_once('}').map_or("", |(_, rest)| rest))).collect();
+        let rest: String = parts.flat_map(|part| ["…", part.split_once('}').map_or("", |(_, rest)| rest)]).collect();
         (first + &rest).replace('`', "")
     };
     starts.map(message).filter(|message| message.contains(char::is_alphabetic)).collect()
