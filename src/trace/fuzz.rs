@@ -157,7 +157,7 @@ fn check_story(trace: &Trace) {
             TraceEventKind::Up(_) => assert!(up.insert(&event.node), "{event:?} is up"),
             TraceEventKind::Down => assert!(up.remove(&event.node), "{event:?} isn't up"),
             TraceEventKind::Notice { .. } | TraceEventKind::Cancelled => {
-                assert!(up.contains(&event.node), "{event:?} isn't up")
+                assert!(up.contains(&event.node), "{event:?} isn't up");
             }
         }
     }
