@@ -82,18 +82,17 @@ pub fn replay_with(
         limits: PlanLimits::default(),
     };
     let run = |policy: &Policy| {
-        let owned = match policy.capacity {
+        let rented = match policy.capacity {
             Capacity::Spot => None,
-            Capacity::OnDemand => {
-                let rented = on_demand::rented(on_demand::on_demand(events), policy, request)?;
-                Some(changes_by_time(&rented))
-            }
+            Capacity::OnDemand => Some(on_demand::rented(on_demand::on_demand(events), policy, request)?),
         };
-        let changes = owned.as_deref().unwrap_or(&changes);
+        let own_changes = rented.as_deref().map(changes_by_time);
+        let changes = own_changes.as_deref().unwrap_or(&changes);
         let controller_settings =
             ControllerSettings { checkpoint: settings.checkpoint, reconfiguration: settings.reconfiguration };
         let controller = Controller::new(policy, request, controller_settings);
         let mut ran = World::new(controller, settings, memory, changes, span).run(policy, progress)?;
+        ran.outcome.rented = rented;
         if policy.capacity != Capacity::Spot {
             // The bound is one of what the trace's nodes can do.
             ran.known.clear();

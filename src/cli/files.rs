@@ -84,7 +84,9 @@ pub(super) fn check_writable(path: &Path) -> anyhow::Result<()> {
         // A file without a name, where the system has such: who may make it may make another. Of the error only the kind is
         // told, because the message names a file that nobody has asked for.
         Target::Whole(target) => {
-            tempfile::tempfile_in(folder_of(&target)).map(drop).map_err(|error| refused(error.kind().into()))
+            let folder = folder_of(&target);
+            fs::metadata(folder).map_err(refused)?;
+            tempfile::tempfile_in(folder).map(drop).map_err(|error| refused(error.kind().into()))
         }
         Target::Stream(_) | Target::Stdout => Ok(()),
     }

@@ -9,19 +9,26 @@ use crate::explain::{self, ExplainError, Explanation};
 use crate::plan::{Goal, Objective, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, PricedPlan};
 use crate::planner;
 use crate::planner::objective::{self, Rented};
+use crate::planner::replan::Replanned;
 use crate::planner::sailor::SailorPlan;
 use crate::report::{
-    ComparedPlanner, PlanPage, Records, Screen, comparison_csv, comparison_json, comparison_markdown, comparison_table,
-    explanation_text, fitting_changes_text, movement_json, movement_text, plan_heading, plan_html, plan_json,
-    plan_records, plan_table, rented_json, rented_records, rented_table, unlike, variation_json, variation_text,
+    ComparedPlanner, PlanPage, PlanReport, Records, Screen, comparison_csv, comparison_json, comparison_markdown,
+    comparison_table, explanation_text, fitting_changes_text, movement_json, movement_text, plan_heading, plan_html,
+    plan_json, plan_records, plan_table, rented_json, rented_records, rented_table, unlike, variation_json,
+    variation_text,
 };
+use crate::runtime::sim::Repetitions;
 use crate::units::format_seconds;
 use anyhow::anyhow;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// What of a deadline is left when the search for better plans ends, or half of it: what was found is executed and written.
+const RESERVED: Duration = Duration::from_millis(60);
 
 pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
+    let begin = Instant::now();
     check_places(args)?;
     let planner = match args.engine {
         Some(engine) => job::planner_with_engine(&args.planner, engine)?,
@@ -30,7 +37,9 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     let planner = job::scheduled(planner, &args.problem)?;
     let problem = Problem::new(&args.problem)?;
     let start = Instant::now();
-    let is_over = || args.deadline.is_some_and(|deadline| start.elapsed() >= deadline);
+    // Reading the question and writing the answer are within the deadline, too.
+    let searched = |deadline: Duration| deadline.saturating_sub(RESERVED).max(deadline / 2);
+    let is_over = || args.deadline.is_some_and(|deadline| begin.elapsed() >= searched(deadline));
     let limits = match args.deadline {
         Some(_) if args.planner != "autohet" => return Err(no_deadline(&args.planner)),
         Some(_) => PlanLimits { out_of_time: Some(&is_over), bound_work: 0, ..PlanLimits::default() },
@@ -39,7 +48,10 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
     let incumbent = args.incumbent.as_deref();
     let replanned = incumbent.map(|path| replan::replan(&problem, path, args.horizon_s, limits)).transpose()?;
     let rented = match &replanned {
-        Some(replanned) => Ok(Rented { planned: replan::with_bound(&problem, replanned)?, plans: Vec::new() }),
+        Some(replanned) => {
+            let planned = replan::with_bound(&problem, replanned, args.deadline.is_some())?;
+            Ok(Rented { planned, plans: Vec::new() })
+        }
         None => rent(args, &problem, planner.as_ref(), limits),
     };
     voice::tell(|| format!("planned in {}", format_seconds(start.elapsed().as_secs_f64())));
@@ -61,21 +73,34 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
             "note: iterations are those of the closed form of `{judge}`, the lower bound is that of our own cost model"
         ));
     }
-    match args.format {
+    print_report(args.format, problem.judge().name(), &report, explained, replanned.as_ref(), repetitions.as_ref())?;
+    Ok(Verdict::Good)
+}
+
+/// One plan, and what was asked of it besides.
+fn print_report(
+    format: Format,
+    judge: &str,
+    report: &PlanReport<'_>,
+    explained: Option<Explanation>,
+    replanned: Option<&Replanned>,
+    repetitions: Option<&Repetitions>,
+) -> anyhow::Result<()> {
+    match format {
         Format::Table => {
             let screen = Screen::of_stdout();
             let explanation = explained.map(|explained| explanation_text(&explained, screen)).unwrap_or_default();
-            let moves = replanned.as_ref().map(movement_text).unwrap_or_default();
-            let variation = repetitions.map(|of_plan| variation_text(&[("", &of_plan)])).unwrap_or_default();
-            print(&(plan_table(&report, screen) + &variation + &moves + &explanation))?;
+            let moves = replanned.map(movement_text).unwrap_or_default();
+            let variation = repetitions.map(|of_plan| variation_text(&[("", of_plan)])).unwrap_or_default();
+            print(&(plan_table(report, screen) + &variation + &moves + &explanation))?;
         }
         Format::Json => {
-            let mut json = plan_json(&report);
-            json["judge"] = problem.judge().name().into();
-            if let Some(repetitions) = &repetitions {
+            let mut json = plan_json(report);
+            json["judge"] = judge.into();
+            if let Some(repetitions) = repetitions {
                 json["variation"] = variation_json(repetitions);
             }
-            if let Some(replanned) = &replanned {
+            if let Some(replanned) = replanned {
                 json["movement"] = movement_json(replanned);
             }
             if let Some(explained) = explained {
@@ -83,12 +108,12 @@ pub(super) fn run_plan(args: &PlanArgs) -> anyhow::Result<Verdict> {
             }
             print_json(&json)?;
         }
-        Format::Csv => print(&plan_records(&report).csv())?,
+        Format::Csv => print(&plan_records(report).csv())?,
         Format::Markdown => {
-            print(&format!("{}\n\n{}", plan_heading(&report, Screen::PLAIN), plan_records(&report).markdown()))?;
+            print(&format!("{}\n\n{}", plan_heading(report, Screen::PLAIN), plan_records(report).markdown()))?;
         }
     }
-    Ok(Verdict::Good)
+    Ok(())
 }
 
 /// Refuses files that couldn't be written, and two under one name.

@@ -35,9 +35,18 @@ pub(super) fn replan(
     Ok(replan::replan(&PlanRequest { limits, ..problem.request() }, &incumbent)?)
 }
 
-/// The bound is worked out behind: re-planning does without it.
-pub(super) fn with_bound(problem: &Problem, replanned: &Replanned) -> Result<PlannedIteration, PlanError> {
-    let lower_bound_s = AutoHet::lower_bound_s(&problem.request(), replanned.iteration_s)?;
+/// The bound is worked out behind: re-planning does without it. Where there is a deadline it is one that takes no time.
+pub(super) fn with_bound(
+    problem: &Problem,
+    replanned: &Replanned,
+    has_deadline: bool,
+) -> Result<PlannedIteration, PlanError> {
+    let request = problem.request();
+    let lower_bound_s = if has_deadline {
+        AutoHet::conserved_bound_s(&request)?.min(replanned.iteration_s)
+    } else {
+        AutoHet::lower_bound_s(&request, replanned.iteration_s)?
+    };
     Ok(PlannedIteration {
         plan: replanned.plan.clone(),
         predicted_iteration_s: replanned.iteration_s,

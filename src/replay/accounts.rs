@@ -5,7 +5,6 @@
 //! are whole millionths of a dollar an hour and time is whole nanoseconds, so sums are exact. Policies choose by throughput and
 //! look at no price.
 
-use super::on_demand::on_demand;
 use super::{PolicyOutcome, Replay, ReplayError};
 use crate::cluster::{Cluster, Node};
 use crate::cost::CostModel;
@@ -234,8 +233,8 @@ fn why(reason: NoQuote) -> &'static str {
 
 /// What the nodes cost that a policy of such a capacity has, by the trace's prices.
 pub(super) fn charge(outcome: &mut PolicyOutcome, events: &[NodeEvent], span: SimTime) {
-    let owned = (outcome.capacity == Capacity::OnDemand).then(|| on_demand(events));
-    outcome.bill(Bill::of(owned.as_deref().unwrap_or(events), span, None).rows());
+    let rows = Bill::of(outcome.rented.as_deref().unwrap_or(events), span, None).rows();
+    outcome.bill(rows);
 }
 
 impl PolicyOutcome {
@@ -308,8 +307,7 @@ fn between_zones(outcome: &PolicyOutcome, events: &[NodeEvent], cost: &CostModel
             iterations[plan] += segment.iterations;
         }
     }
-    let owned = (outcome.capacity == Capacity::OnDemand).then(|| on_demand(events));
-    let events = owned.as_deref().unwrap_or(events);
+    let events = outcome.rented.as_deref().unwrap_or(events);
     let mut bytes = 0.0;
     for (number, planned) in outcome.plans.iter().enumerate().filter(|(number, _)| iterations[*number] > 0) {
         let first = outcome.segments.iter().find(|segment| segment.plan == Some(number)).map(|segment| segment.start);

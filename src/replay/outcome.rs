@@ -7,6 +7,7 @@ use crate::elastic::policies::Capacity;
 use crate::elastic::{Cause, Policy, ReconfigurationTime};
 use crate::metrics::{GpuTime, Ledger};
 use crate::plan::{Plan, PlannedIteration};
+use crate::trace::NodeEvent;
 use crate::units::SimTime;
 use serde::Serialize;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct PolicyOutcome {
     pub policy: &'static str,
     /// Which nodes it had.
     pub capacity: Capacity,
+    /// What it rents on demand, where it doesn't live on the trace's nodes.
+    pub rented: Option<Vec<NodeEvent>>,
     /// Where the GPU time went. Adds up to `paid`.
     pub ledger: Ledger,
     /// GPU time from each node's start to its end.
@@ -90,6 +93,7 @@ impl PolicyOutcome {
         Self {
             policy: policy.name,
             capacity: policy.capacity,
+            rented: None,
             ledger: closed.ledger,
             paid: closed.paid,
             usd: 0.0,

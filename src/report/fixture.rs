@@ -92,6 +92,7 @@ fn autohet() -> PolicyOutcome {
     PolicyOutcome {
         policy: "autohet",
         capacity: Capacity::Spot,
+        rented: None,
         ledger: ledger(&[
             (Activity::Useful, 540),
             (Activity::Bubble, 300),
@@ -136,6 +137,7 @@ fn restart() -> PolicyOutcome {
     PolicyOutcome {
         policy: "restart",
         capacity: Capacity::Spot,
+        rented: None,
         ledger: ledger(&[
             (Activity::Useful, 180),
             (Activity::Bubble, 240),
@@ -178,6 +180,7 @@ pub(super) fn idle() -> Replay {
     let outcome = PolicyOutcome {
         policy: "restart",
         capacity: Capacity::Spot,
+        rented: None,
         ledger: Ledger::default(),
         paid: GpuTime::default(),
         usd: 0.0,

@@ -68,13 +68,12 @@ impl ResultsFolder {
         let (target, _) = resolve(target)?;
         check_replaceable(&target)?;
         let parent = parent_of(&target);
-        let is_there = |folder: &&Path| folder.as_os_str().is_empty() || folder.exists();
-        let nearest = parent.ancestors().find(is_there).unwrap_or(&parent);
-        let nearest = if nearest.as_os_str().is_empty() { Path::new(".") } else { nearest };
-        // A file without a name, where the system has such: who may make it may make a folder. Of the error only the kind
-        // is told, because the message names a file that nobody has asked for.
-        let failed = |error: std::io::Error| ReportError::io("create results in", nearest, error.kind().into());
-        tempfile::tempfile_in(nearest).map(drop).map_err(failed)
+        let name =
+            |folder: &Path| if folder.as_os_str().is_empty() { Path::new(".").into() } else { folder.to_owned() };
+        let nearest = parent.ancestors().map(name).find(|folder| folder.exists()).unwrap_or_else(|| parent.clone());
+        // Who may make a file without a name may make a folder. The message would name a file that nobody has asked for.
+        let failed = |error: std::io::Error| ReportError::io("create results in", &nearest, error.kind().into());
+        tempfile::tempfile_in(&nearest).map(drop).map_err(failed)
     }
 
     /// Begins a folder that will stand at `target`, whose parents are made where they are missing.
@@ -164,9 +163,9 @@ fn remove_empty(folders: &[PathBuf]) {
 
 /// Where a folder is to stand, and its name there. A link stays; what it points to is replaced.
 fn resolve(target: &Path) -> Result<(PathBuf, String), ReportError> {
-    // `there/.` and `there/../there` name `there`, beside which the folder is made and moved.
-    let is_detour = target.components().any(|part| part == Component::ParentDir);
-    let target = if target.is_symlink() || (is_detour && target.exists()) {
+    // `there/../there` names `there`, beside which the folder is made and moved.
+    let leads_back = || target.components().any(|part| part == Component::ParentDir) && target.exists();
+    let target = if target.is_symlink() || leads_back() {
         fs::canonicalize(target).map_err(|source| ReportError::io("follow", target, source))?
     } else {
         target.components().collect()

@@ -116,6 +116,18 @@ impl Sightings {
     }
 }
 
+impl Sighting {
+    /// Whether it changes anything for a node that is up or not, and warned or not.
+    fn is_new(self, is_up: bool, is_warned: bool) -> bool {
+        match self {
+            Self::Up => !is_up,
+            Self::Notice(_) => is_up && !is_warned,
+            Self::Cancelled => is_up && is_warned,
+            Self::Down => is_up,
+        }
+    }
+}
+
 /// The events of one node. Its sightings are in order of time.
 fn settle(
     seen: &[(SimTime, usize, Sighting)],
@@ -144,13 +156,7 @@ fn settle(
             events.push((SimTime::ZERO, 0, TraceEventKind::Up(offer.clone())));
             is_up = true;
         }
-        let is_new = match sighting {
-            Sighting::Up => !is_up,
-            Sighting::Notice(_) => is_up && !is_warned,
-            Sighting::Cancelled => is_up && is_warned,
-            Sighting::Down => is_up,
-        };
-        if !is_new {
+        if !sighting.is_new(is_up, is_warned) {
             settled.repeated += 1;
             continue;
         }
@@ -170,27 +176,32 @@ fn settle(
             Sighting::Notice(notice) => {
                 let next = seen[place + 1..].iter().find(|(_, _, next)| !matches!(next, Sighting::Notice(_)));
                 is_warned = true;
-                if next.is_some_and(|(_, _, next)| *next == Sighting::Cancelled) {
+                if matches!(next, Some((_, _, Sighting::Cancelled))) {
                     events.push((time, index, TraceEventKind::Notice { notice }));
                     continue;
                 }
-                let seen_loss = next.filter(|(_, _, next)| *next == Sighting::Down).map(|(time, _, _)| *time);
-                let loss = seen_loss.unwrap_or(time.saturating_add(notice));
-                // A node that is seen to come again was gone by then; nobody is warned for longer than a trace may last.
-                let loss = next.map_or(loss, |(next, _, _)| loss.min(*next));
+                let (loss, is_seen) = announced(time.saturating_add(notice), next);
+                // Nobody is warned for longer than a trace may last.
                 let left = loss.saturating_sub(time).min(LATEST);
                 events.push((time, index, TraceEventKind::Notice { notice: left }));
-                if seen_loss.is_none() && loss <= span {
+                if !is_seen && loss <= span {
                     settled.unconfirmed += 1;
                     events.push((loss, index, TraceEventKind::Down));
                     is_up = false;
-                } else if seen_loss.is_none() {
+                } else if !is_seen {
                     settled.after_the_end += 1;
                 }
             }
         }
     }
     events
+}
+
+/// When a node goes whose loss is announced for a time, and whether it is seen to go; `next` is what is seen of it next.
+fn announced(time: SimTime, next: Option<&(SimTime, usize, Sighting)>) -> (SimTime, bool) {
+    let Some(&(seen, _, sighting)) = next else { return (time, false) };
+    // A node that is seen to come again was gone by then.
+    if sighting == Sighting::Down { (seen, true) } else { (time.min(seen), false) }
 }
 
 impl Settled {

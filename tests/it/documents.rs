@@ -81,7 +81,7 @@ fn messages(source: &str) -> Vec<String> {
 fn every_reason_against_a_plan_is_explained() {
     let guide =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/errors.md")).unwrap().replace('`', "");
-    let all = [messages("src/plan/validate.rs"), messages("src/program/validate.rs")].concat();
+    let all = [messages("src/plan/violation.rs"), messages("src/program/validate.rs")].concat();
     assert!(all.len() > 20, "{all:?}");
     let missing: Vec<&String> = all.iter().filter(|message| !guide.contains(*message)).collect();
     assert!(missing.is_empty(), "{missing:#?}");

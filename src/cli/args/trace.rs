@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub(in crate::cli) struct ClockArgs {
     /// How the clocks of several traces are set: by the time of the calendar, or each from its start [default: time where all
     /// have it, else start]
-    #[arg(long, value_name = "time|start")]
+    #[arg(long, value_name = "time|start", hide_short_help = true, help_heading = "What the trace leaves open")]
     pub(in crate::cli) align: Option<Align>,
 }
 

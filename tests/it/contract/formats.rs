@@ -10,11 +10,11 @@ use autohet::trace::generator::{GeneratorSettings, PoolSettings, generate};
 
 const DOCUMENT: &str = include_str!("../../../docs/formats.md");
 
-/// The one fenced block below a heading.
+/// The first fenced block below a heading.
 fn example(heading: &str) -> &'static str {
     let section = DOCUMENT.split("\n## ").find(|section| section.starts_with(&format!("{heading}\n"))).unwrap();
     let blocks: Vec<&str> = section.split("```").collect();
-    assert_eq!(blocks.len(), 3, "`{heading}` has one example");
+    assert!(blocks.len() >= 3, "`{heading}` has an example");
     blocks[1].split_once('\n').unwrap().1
 }
 
