@@ -37,10 +37,8 @@ const KINDS: [&[&str]; 7] = [
     &["summary.json", "rows.csv", "rows.jsonl", "sweep.svg", "sweep.toml"],
 ];
 
-/// A results folder in the making. Files are written beside the target, in a temporary folder that [`commit`] renames to
-/// it; dropped before that, it leaves nothing behind.
-///
-/// [`commit`]: ResultsFolder::commit
+/// A results folder in the making. Files are written beside the target, in a temporary folder that
+/// [`commit`](ResultsFolder::commit) renames to it; dropped before that, it leaves nothing behind.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
