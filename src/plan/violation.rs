@@ -10,9 +10,9 @@ pub(super) const MOST_SAMPLES: u32 = 1 << 20;
 /// Where in a plan something is wrong: replica and stage, both counted from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StagePlace {
-    /// Index into [`Plan::replicas`].
+    /// Index into [`Plan::replicas`](super::Plan::replicas).
     pub replica: usize,
-    /// Index into [`Replica::stages`].
+    /// Index into [`Replica::stages`](super::Replica::stages).
     pub stage: usize,
 }
 
