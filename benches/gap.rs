@@ -1,10 +1,11 @@
 //! How far plans are from the bound that they carry.
 //!
-//! `cargo bench --bench gap -- [--out FILE.csv] [--only TEXT] [--global-batch-size SAMPLES] [--nic-gbit-per-s GBIT]
+//! `cargo bench --bench gap -- [--out FOLDER] [--only TEXT] [--global-batch-size SAMPLES] [--nic-gbit-per-s GBIT]
 //! [--bound-work STEPS]`
 //!
 //! Every model on every cluster below, planned with the default settings and judged by the simulator. Cases that don't fit
-//! are left out and named. Nothing here depends on a time but the column that says how long planning took.
+//! are left out and named. Nothing here depends on a time but the column that says how long planning took. Into the folder
+//! go `gap.csv`, a row for each case, and `gap.md`, what they come to.
 
 use autohet::cluster::{Cluster, NodeDefaults};
 use autohet::cost::{CostModel, CostSettings};
@@ -105,15 +106,31 @@ fn after(flag: &str) -> Option<String> {
     arguments.next().and_then(|_| arguments.next())
 }
 
-/// Median and 95th percentile, in words.
-fn summary(name: &str, gaps: impl Iterator<Item = f64>) -> String {
-    let mut gaps: Vec<f64> = gaps.collect();
+/// A line of the summary: how many cases of a group there are, with the median and the 95th percentile of their gaps.
+fn summary(name: &str, rows: &[Row], is_in: impl Fn(&Row) -> bool) -> String {
+    let mut gaps: Vec<f64> = rows.iter().filter(|row| is_in(row)).map(|row| row.planned.gap).collect();
     gaps.sort_by(f64::total_cmp);
     if gaps.is_empty() {
-        return format!("{name}: no cases");
+        return format!("| {name} | 0 | | | |\n");
     }
-    let (median, p95) = (quantile(&gaps, 0.5) * 100.0, quantile(&gaps, 0.95) * 100.0);
-    format!("{name}: {} cases, median gap {median:.2} %, p95 {p95:.2} %", gaps.len())
+    let percent = |share: f64| format!("{:.1} %", quantile(&gaps, share) * 100.0);
+    let (median, p95, most) = (percent(0.5), percent(0.95), percent(1.0));
+    format!("| {name} | {} | {median} | {p95} | {most} |\n", gaps.len())
+}
+
+/// All groups that are told apart, as a table in Markdown.
+fn summaries(rows: &[Row]) -> String {
+    let mut table = "| | cases | median gap | p95 | largest |\n|---|---|---|---|---|\n".to_owned();
+    table += &summary("all", rows, |_| true);
+    table += &summary("up to 12 GPUs", rows, |row| row.gpus <= 12);
+    table += &summary("13 to 40 GPUs", rows, |row| (13..=40).contains(&row.gpus));
+    table += &summary("more GPUs", rows, |row| row.gpus > 40);
+    table += &summary("one type of GPU", rows, |row| !row.cluster.contains('+'));
+    table += &summary("several types", rows, |row| row.cluster.contains('+'));
+    for (model, batch) in MODELS {
+        table += &summary(&format!("{model}, {batch} samples"), rows, |row| row.model == model);
+    }
+    table
 }
 
 fn main() {
@@ -152,15 +169,11 @@ fn main() {
             }
         }
     }
-    let of_size = |sizes: std::ops::RangeInclusive<u32>| {
-        rows.iter().filter(move |row| sizes.contains(&row.gpus)).map(|row| row.planned.gap)
-    };
-    println!("{}", summary("all", of_size(0..=u32::MAX)));
-    println!("{}", summary("up to 12 GPUs", of_size(0..=12)));
-    println!("{}", summary("13 to 40 GPUs", of_size(13..=40)));
-    println!("{}", summary("more", of_size(41..=u32::MAX)));
-    if let Some(path) = after("--out") {
-        std::fs::write(path, csv(&rows)).expect("the file can be written");
+    print!("{}", summaries(&rows));
+    if let Some(folder) = after("--out") {
+        let folder = std::path::PathBuf::from(folder);
+        std::fs::write(folder.join("gap.csv"), csv(&rows)).expect("the folder can be written to");
+        std::fs::write(folder.join("gap.md"), summaries(&rows)).expect("the folder can be written to");
     }
 }
 

@@ -12,7 +12,9 @@ mod violation;
 pub use json::PlanFileError;
 pub use nodes::{cluster_of_plan, nodes_of_plan};
 pub use objective::{Goal, Objective, PricedPlan};
-pub use planner::{Judge, JudgedPlan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, TrainingSettings};
+pub use planner::{
+    Judge, JudgedPlan, LowerBound, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, TrainingSettings,
+};
 pub use rescheduled::{ScheduleChoice, ScheduleChoiceError};
 pub use schedule::{Held, ScheduleKind, ScheduleNameError, StagePosition};
 pub use violation::{PlanViolation, StagePlace};

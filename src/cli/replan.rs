@@ -2,7 +2,7 @@
 
 use super::problem::Problem;
 use crate::input;
-use crate::plan::{Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration};
+use crate::plan::{JudgedPlan, LowerBound, Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration};
 use crate::planner::autohet::AutoHet;
 use crate::planner::replan::{self, Incumbent, Replanned};
 use anyhow::anyhow;
@@ -42,16 +42,11 @@ pub(super) fn with_bound(
     has_deadline: bool,
 ) -> Result<PlannedIteration, PlanError> {
     let request = problem.request();
-    let lower_bound_s = if has_deadline {
-        AutoHet::conserved_bound_s(&request)?.min(replanned.iteration_s)
+    let judged = JudgedPlan { plan: replanned.plan.clone(), predicted_iteration_s: replanned.iteration_s };
+    let bound = if has_deadline {
+        LowerBound::of_all(AutoHet::conserved_bound_s(&request)?.min(replanned.iteration_s))
     } else {
-        AutoHet::lower_bound_s(&request, replanned.iteration_s)?
+        AutoHet::lower_bound(&request, std::slice::from_ref(&judged))?
     };
-    Ok(PlannedIteration {
-        plan: replanned.plan.clone(),
-        predicted_iteration_s: replanned.iteration_s,
-        lower_bound_s,
-        gap: (replanned.iteration_s - lower_bound_s) / lower_bound_s,
-        alternatives: Vec::new(),
-    })
+    Ok(PlannedIteration::new(judged, bound, Vec::new()))
 }

@@ -9,7 +9,7 @@ use super::layer_bitmap::LayerBitmap;
 use super::placement::{NodeClass, place};
 use super::policies::{Outlook, PlanChoice, Policy, liveput};
 use crate::cluster::Cluster;
-use crate::plan::{JudgedPlan, Plan, PlanError, PlanRequest, PlannedIteration};
+use crate::plan::{JudgedPlan, LowerBound, Plan, PlanError, PlanRequest, PlannedIteration};
 use crate::units::SimTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -117,13 +117,9 @@ impl<'a> PlanCache<'a> {
         } else {
             let predicted_iteration_s = self.request.judge.iteration_s(&plan, cluster, self.request.cost)?;
             // Nobody asks how good a plan is that nobody has looked for.
-            let shape = PlannedIteration {
-                plan: nameless,
-                predicted_iteration_s,
-                lower_bound_s: predicted_iteration_s,
-                gap: 0.0,
-                alternatives: Vec::new(),
-            };
+            let bound = LowerBound::of_all(predicted_iteration_s);
+            let judged = JudgedPlan { plan: nameless, predicted_iteration_s };
+            let shape = PlannedIteration::new(judged, bound, Vec::new());
             self.shapes.push(Arc::new(shape));
             self.by_plan.insert(key, self.shapes.len() - 1);
             self.shapes.len() - 1
@@ -164,10 +160,7 @@ impl<'a> PlanCache<'a> {
 
 /// A plan that was passed over, with what is known of it.
 fn instead(other: &JudgedPlan, chosen: &PlannedIteration) -> PlannedIteration {
-    let JudgedPlan { plan, predicted_iteration_s } = other.clone();
-    let lower_bound_s = chosen.lower_bound_s;
-    let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
-    PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap, alternatives: Vec::new() }
+    PlannedIteration::new(other.clone(), chosen.bound(), Vec::new())
 }
 
 /// The plan with its nodes named by their classes in the order in which the plan names them.

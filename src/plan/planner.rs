@@ -125,13 +125,36 @@ pub struct PlannedIteration {
     pub plan: Plan,
     /// Seconds of one iteration, by the simulator.
     pub predicted_iteration_s: f64,
-    /// No plan of the searched space is faster than this.
+    /// No plan of one tensor-parallel degree throughout is faster than this, in seconds.
     pub lower_bound_s: f64,
-    /// `(predicted - bound) / bound`.
+    /// `(predicted - bound) / bound`: below 0 where the plan's stages differ in degree and no plan of one degree is as fast.
     pub gap: f64,
+    /// No plan at all is faster than this, in seconds; for plans whose stages differ in degree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub any_degrees_bound_s: Option<f64>,
     /// The other plans that were executed before this one was chosen, the fastest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<JudgedPlan>,
+}
+
+/// What plans can't be faster than, in seconds of an iteration.
+///
+/// The planning problem of AutoHet (arXiv 2512.20953) has one tensor-parallel degree: gradients of shards that don't line up
+/// must be laid out anew before they are reduced. So the bound speaks of such plans. Those whose stages differ in degree are
+/// looked for beside them, and may be faster than any of these.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LowerBound {
+    /// Of plans with one tensor-parallel degree throughout.
+    pub one_degree_s: f64,
+    /// Of all plans: no greater, and worked out for a plan whose stages differ in degree.
+    pub any_degrees_s: Option<f64>,
+}
+
+impl LowerBound {
+    /// A bound of all plans.
+    pub fn of_all(seconds: f64) -> Self {
+        Self { one_degree_s: seconds, any_degrees_s: None }
+    }
 }
 
 /// A plan that has been executed in simulated time.
@@ -144,15 +167,26 @@ pub struct JudgedPlan {
 }
 
 impl PlannedIteration {
-    /// The fastest of these plans, the first of equals, with the others as its alternatives; `None` of none. `bound_s` is
-    /// told its seconds, and gives what no plan can take less than.
-    pub fn best_of(mut judged: Vec<JudgedPlan>, bound_s: impl FnOnce(f64) -> f64) -> Option<Self> {
-        judged.sort_by(|a, b| a.predicted_iteration_s.total_cmp(&b.predicted_iteration_s));
-        let mut judged = judged.into_iter();
-        let JudgedPlan { plan, predicted_iteration_s } = judged.next()?;
-        let lower_bound_s = bound_s(predicted_iteration_s);
+    /// A plan with what is proven, and the others that were executed.
+    pub fn new(judged: JudgedPlan, bound: LowerBound, alternatives: Vec<JudgedPlan>) -> Self {
+        let JudgedPlan { plan, predicted_iteration_s } = judged;
+        let LowerBound { one_degree_s: lower_bound_s, any_degrees_s: any_degrees_bound_s } = bound;
         let gap = (predicted_iteration_s - lower_bound_s) / lower_bound_s;
-        Some(Self { plan, predicted_iteration_s, lower_bound_s, gap, alternatives: judged.collect() })
+        Self { plan, predicted_iteration_s, lower_bound_s, gap, any_degrees_bound_s, alternatives }
+    }
+
+    /// The fastest of these plans, the first of equals, with the others as its alternatives; `None` of none. `bound` is
+    /// told of all, the fastest first.
+    pub fn best_of(mut judged: Vec<JudgedPlan>, bound: impl FnOnce(&[JudgedPlan]) -> LowerBound) -> Option<Self> {
+        judged.sort_by(|a, b| a.predicted_iteration_s.total_cmp(&b.predicted_iteration_s));
+        let bound = if judged.is_empty() { return None } else { bound(&judged) };
+        let mut judged = judged.into_iter();
+        Some(Self::new(judged.next()?, bound, judged.collect()))
+    }
+
+    /// What is proven of it.
+    pub fn bound(&self) -> LowerBound {
+        LowerBound { one_degree_s: self.lower_bound_s, any_degrees_s: self.any_degrees_bound_s }
     }
 }
 

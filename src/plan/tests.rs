@@ -124,12 +124,12 @@ fn the_fastest_of_the_judged_plans_is_the_plan_and_the_others_its_alternatives()
         predicted_iteration_s,
     };
     let all = vec![judged("slow", 3.0), judged("fast", 2.0), judged("as fast", 2.0)];
-    let planned = PlannedIteration::best_of(all, |_| 1.6).unwrap();
+    let planned = PlannedIteration::best_of(all, |_| LowerBound::of_all(1.6)).unwrap();
     assert_eq!((planned.plan.planner.as_str(), planned.predicted_iteration_s), ("fast", 2.0));
     assert!((planned.gap - 0.25).abs() < 1e-12);
     let others: Vec<&str> = planned.alternatives.iter().map(|other| other.plan.planner.as_str()).collect();
     assert_eq!(others, ["as fast", "slow"]);
-    assert_eq!(PlannedIteration::best_of(Vec::new(), |_| 1.6), None);
+    assert_eq!(PlannedIteration::best_of(Vec::new(), |_| LowerBound::of_all(1.6)), None);
 }
 
 /// A plan as version 1 wrote it: with one degree for all stages.

@@ -29,10 +29,10 @@ mod tests;
 pub use shortage::fitting_changes;
 
 use super::{baselines, ranking};
-use crate::plan::{Judge, Plan, PlanError, PlanRequest, PlannedIteration, Planner, Replica};
+use crate::plan::{Judge, JudgedPlan, LowerBound, Plan, PlanError, PlanRequest, PlannedIteration, Planner, Replica};
 use outer::Outer;
 use polish::PolishBudget;
-pub(in crate::planner) use regrouping::Regrouping;
+pub(in crate::planner) use regrouping::{Regrouped, Regrouping};
 
 /// Most plans of its own that are executed before one is returned.
 const MAX_JUDGED: usize = 10;
@@ -131,14 +131,19 @@ impl AutoHet {
         Outer::new(request, self.name())?.best_plans(self.engine)
     }
 
-    /// No plan of the request's space is faster than this under any schedule, in seconds.
+    /// No plan is faster than this under any schedule, in seconds.
     pub fn conserved_bound_s(request: &PlanRequest) -> Result<f64, PlanError> {
-        Ok(Outer::new(request, "autohet")?.conserved_bound_s())
+        outer::conserved_bound_s(request)
     }
 
-    /// No plan of the request's space is faster than this, in seconds; at most `known_s`, the time of one.
-    pub fn lower_bound_s(request: &PlanRequest, known_s: f64) -> Result<f64, PlanError> {
-        Ok(Outer::new(request, "autohet")?.lower_bound_s(known_s))
+    /// What no plan of the request's space is faster than, of which some are known: the fastest first, one at least.
+    pub fn lower_bound(request: &PlanRequest, known: &[JudgedPlan]) -> Result<LowerBound, PlanError> {
+        Ok(Outer::new(request, "autohet")?.lower_bound(known))
+    }
+
+    /// No plan of one tensor-parallel degree is faster than this, and none at all than the other; in seconds, at most `known_s`.
+    pub fn lower_bounds_s(request: &PlanRequest, known_s: f64) -> Result<(f64, f64), PlanError> {
+        Ok(Outer::new(request, "autohet")?.lower_bounds_s(known_s))
     }
 }
 
@@ -152,7 +157,7 @@ impl Planner for AutoHet {
         if cluster.nodes.iter().all(|node| node.gpu_count == 0) {
             return Err(PlanError::EmptyCluster);
         }
-        let outer = Outer::new(request, self.name())?;
+        let mut outer = Outer::new(request, self.name())?;
         let grids = || {
             let wanted = self.engine.tries_grids() && !effort_is_over(request);
             if wanted { baselines::most_promising(request, self.name()) } else { Ok(Vec::new()) }
@@ -175,7 +180,7 @@ impl Planner for AutoHet {
         {
             judged = polish::polish(request, judged, budget);
         }
-        let planned = PlannedIteration::best_of(judged, |known_s| outer.lower_bound_s(known_s));
+        let planned = PlannedIteration::best_of(judged, |judged| outer.lower_bound(judged));
         let planned = planned.ok_or_else(|| shortage::explain(request))?;
         debug_assert_eq!(planned.plan.validate(cluster, request.cost), Ok(()));
         Ok(planned)

@@ -174,11 +174,10 @@ impl<'a> Search<'a> {
         let is_used = |node: &&Node| best.plan.stages().any(|(_, stage)| stage.node == node.name);
         let cluster = Cluster { nodes: self.request.cluster.nodes.iter().filter(is_used).cloned().collect() };
         let request = PlanRequest { cluster: &cluster, ..*self.request };
-        let lower_bound_s = AutoHet::lower_bound_s(&request, best.predicted_iteration_s)?;
-        let gap = (best.predicted_iteration_s - lower_bound_s) / lower_bound_s;
-        let alternatives = self.plans.iter().filter(|plan| plan.plan != best.plan).map(unpriced).collect();
-        let JudgedPlan { plan, predicted_iteration_s } = unpriced(best);
-        Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap, alternatives })
+        let best = unpriced(best);
+        let bound = AutoHet::lower_bound(&request, std::slice::from_ref(&best))?;
+        let others = self.plans.iter().filter(|plan| plan.plan != best.plan).map(unpriced).collect();
+        Ok(PlannedIteration::new(best, bound, others))
     }
 
     fn unmet(&self) -> PlanError {

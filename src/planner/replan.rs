@@ -7,8 +7,8 @@
 //!
 //! Repairs leave replicas alone that lost nothing. Others go, go on with fewer stages, or get GPUs in place of those that
 //! are gone, from idle nodes or from each other. What is left makes further replicas of the commonest shape. From the best
-//! of these the search of [`autohet`](super::autohet) goes on over counts of units, and what it finds is put where most
-//! state can stay. That takes milliseconds. Where the request sets no deadline and allows more work than [`LOCAL_WORK`], it
+//! of these the search of [`autohet`](super::autohet) goes on over counts of units, as the old plan is executed and at other
+//! micro-batch sizes and recompute settings, and what it finds is put where most state can stay. That takes milliseconds. Where the request sets no deadline and allows more work than [`LOCAL_WORK`], it
 //! is searched from nothing, too.
 
 mod movement;
@@ -19,13 +19,15 @@ mod tests;
 
 pub use movement::{Movement, NodeMovement, movement};
 
-use super::autohet::{AutoHet, Engine, Regrouping};
+use super::autohet::{AutoHet, Engine, Regrouped, Regrouping};
 use super::estimate;
 use crate::plan::{Plan, PlanError, PlanRequest, Planner};
 use rayon::prelude::*;
 
 /// Plans that are executed.
 const MAX_JUDGED: usize = 2;
+/// Plans of other micro-batch sizes and recompute settings that are put on nodes.
+const MAX_EXECUTED_OTHERWISE: usize = 2;
 /// Plans of a search from nothing that are looked at.
 const MAX_SEARCHED: usize = 4;
 /// Counted work up to which it is searched from the incumbent only.
@@ -82,9 +84,14 @@ pub fn replan(request: &PlanRequest, incumbent: &Incumbent) -> Result<Replanned,
     let mut ranked = Ranked { request, incumbent, plans: Vec::new() };
     ranked.add(repair::repairs(request, incumbent.plan, regrouping.as_ref()))?;
     ranked.sort();
-    if let Some(regrouping) = regrouping.filter(|_| !is_over()) {
-        let found: Vec<Plan> = ranked.starts().par_iter().flat_map_iter(|from| regrouping.improved(from)).collect();
-        ranked.add_relabelled(&found)?;
+    if let Some(regrouping) = regrouping.as_ref().filter(|_| !is_over()) {
+        let starts = ranked.starts();
+        let found = starts.par_iter().filter_map(|from| regrouping.improved(from));
+        ranked.add_relabelled(&found.flat_map_iter(Regrouped::plans).collect::<Vec<_>>())?;
+        ranked.sort();
+    }
+    if !ranked.plans.is_empty() && !is_over() {
+        ranked.add_executed_otherwise()?;
     }
     let has_time = request.limits.work > LOCAL_WORK && request.limits.out_of_time.is_none();
     if has_time && !ranked.plans.is_empty() {
@@ -151,6 +158,18 @@ impl Ranked<'_> {
         let on_nodes = plans.par_iter().map(|plan| relabel::relabelled(plan, self.incumbent.plan, cluster, cost));
         let on_nodes: Vec<Plan> = on_nodes.collect();
         self.add(on_nodes)
+    }
+
+    /// Adds plans of other micro-batch sizes and recompute settings, those that look best.
+    fn add_executed_otherwise(&mut self) -> Result<(), PlanError> {
+        let others = Regrouping::others(self.request, self.incumbent.plan)?;
+        let starts = self.starts();
+        let pairs = others.par_iter().flat_map_iter(|other| starts.iter().map(move |from| (other, from)));
+        let mut found: Vec<Regrouped> = pairs.filter_map(|(other, from)| other.improved(from)).collect();
+        found.sort_by(|a, b| a.time_s().total_cmp(&b.time_s()));
+        found.truncate(MAX_EXECUTED_OTHERWISE);
+        let plans: Vec<Plan> = found.into_par_iter().flat_map_iter(Regrouped::plans).collect();
+        self.add_relabelled(&plans)
     }
 
     /// Where to search on from: the best repair, and the one of most replicas.

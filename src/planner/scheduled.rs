@@ -4,7 +4,8 @@ use super::autohet::AutoHet;
 use crate::cluster::Cluster;
 use crate::cost::{CostError, CostModel};
 use crate::plan::{
-    Judge, JudgedPlan, Plan, PlanError, PlanRequest, PlannedIteration, Planner, ScheduleChoice, TrainingSettings,
+    Judge, JudgedPlan, LowerBound, Plan, PlanError, PlanRequest, PlannedIteration, Planner, ScheduleChoice,
+    TrainingSettings,
 };
 
 /// A planner whose plans run under one schedule.
@@ -31,22 +32,19 @@ impl Planner for Scheduled {
             planned => planned?,
         };
         let rescheduled = |plan: &Plan| plan.rescheduled(self.choice).ok_or_else(|| self.does_not_go());
-        let lower_bound_s = if self.choice.is_within_bounds() {
-            planned.lower_bound_s
+        let bound = if self.choice.is_within_bounds() {
+            planned.bound()
         } else {
-            AutoHet::conserved_bound_s(request)?.min(planned.predicted_iteration_s)
+            LowerBound::of_all(AutoHet::conserved_bound_s(request)?.min(planned.predicted_iteration_s))
         };
         let alternatives = planned.alternatives.iter().map(|other| -> Result<JudgedPlan, PlanError> {
             let JudgedPlan { plan, predicted_iteration_s } = other;
             Ok(JudgedPlan { plan: rescheduled(plan)?, predicted_iteration_s: *predicted_iteration_s })
         });
-        Ok(PlannedIteration {
-            plan: rescheduled(&planned.plan)?,
-            predicted_iteration_s: planned.predicted_iteration_s,
-            lower_bound_s,
-            gap: (planned.predicted_iteration_s - lower_bound_s) / lower_bound_s,
-            alternatives: alternatives.filter_map(Result::ok).collect(),
-        })
+        let alternatives = alternatives.filter_map(Result::ok).collect();
+        let plan = rescheduled(&planned.plan)?;
+        let judged = JudgedPlan { plan, predicted_iteration_s: planned.predicted_iteration_s };
+        Ok(PlannedIteration::new(judged, bound, alternatives))
     }
 }
 

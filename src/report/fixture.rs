@@ -4,7 +4,7 @@ use crate::elastic::policies::Capacity;
 use crate::elastic::{Cause, ReconfigurationTime};
 use crate::metrics::{Activity, Expense, GpuTime, Ledger};
 use crate::model::{Precision, Recompute};
-use crate::plan::{Plan, PlannedIteration, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
+use crate::plan::{JudgedPlan, LowerBound, Plan, PlannedIteration, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
 use crate::replay::{
     CapacityPoint, FetchedBytes, OF_TRACE, OtherCosts, Phase, PolicyOutcome, RecoveryRecord, Replay, Segment, Spending,
 };
@@ -47,7 +47,7 @@ pub(super) fn planned(with_v100: bool) -> PlannedIteration {
         replicas: if with_v100 { vec![deep, flat] } else { vec![deep] },
     };
     let lower_bound_s = predicted_iteration_s / 1.25;
-    PlannedIteration { plan, predicted_iteration_s, lower_bound_s, gap: 0.25, alternatives: Vec::new() }
+    PlannedIteration::new(JudgedPlan { plan, predicted_iteration_s }, LowerBound::of_all(lower_bound_s), Vec::new())
 }
 
 fn segment(seconds: (u64, u64), phase: Phase, plan: Option<usize>, iterations: u64) -> Segment {

@@ -69,7 +69,7 @@ pub struct ReproducedPlan {
     pub planner: String,
     /// Seconds of one iteration by the simulator; `None` where nothing fits.
     pub iteration_s: Option<f64>,
-    /// No plan of its space is faster.
+    /// No plan of one tensor-parallel degree is faster.
     pub lower_bound_s: Option<f64>,
     /// GPUs in use.
     pub gpus_in_use: usize,
@@ -101,6 +101,13 @@ impl ReproducedCase {
     /// How many times as fast AutoHet's plan is as this planner's.
     pub fn ratio_to(&self, planner: &str) -> Option<f64> {
         ratio(self.plan_of(planner)?, self.plan_of("autohet")?)
+    }
+
+    /// How far AutoHet's plan is from the bound, `(time - bound) / bound`: below 0 where it mixes degrees and beats all that don't.
+    pub fn gap(&self) -> Option<f64> {
+        let plan = self.plans.iter().find(|plan| plan.planner == "autohet")?;
+        let bound_s = plan.lower_bound_s.filter(|&bound_s| bound_s > 0.0)?;
+        Some((plan.iteration_s? - bound_s) / bound_s)
     }
 
     /// Tokens per second of AutoHet's plan.

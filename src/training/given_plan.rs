@@ -56,6 +56,7 @@ impl Planner for GivenPlan {
             predicted_iteration_s,
             lower_bound_s: 0.0,
             gap: f64::INFINITY,
+            any_degrees_bound_s: None,
             alternatives: Vec::new(),
         })
     }

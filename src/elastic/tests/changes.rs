@@ -31,6 +31,7 @@ impl Planner for Replicas {
             plan: plan(1, &replicas),
             predicted_iteration_s,
             lower_bound_s: predicted_iteration_s,
+            any_degrees_bound_s: None,
             gap: 0.0,
             alternatives: Vec::new(),
         })

@@ -6,7 +6,7 @@
 mod several_degrees;
 
 use super::Engine;
-use super::bounds::{column_bound_s, conserved_bound_s, lower_bound_s, memory_bound_s, most_replicas};
+use super::bounds::{self, column_bound_s, lower_bound_s, memory_bound_s, most_replicas};
 use super::candidates::{Candidate, GroupingSearch, Kind, kinds_of};
 use super::effort::Effort;
 use super::mapping::{Job, Neighbours, realise};
@@ -14,7 +14,8 @@ use super::setting::{Setting, executions};
 use super::shortage::one_replica_that_fits;
 use super::stage_one;
 use crate::cost::CostError;
-use crate::plan::{Plan, PlanError, PlanRequest, ScheduleKind};
+use crate::model::Execution;
+use crate::plan::{JudgedPlan, LowerBound, Plan, PlanError, PlanRequest, ScheduleKind};
 use crate::planner::ranking;
 use ordered_float::OrderedFloat;
 use rayon::prelude::*;
@@ -42,6 +43,8 @@ pub struct Outer<'a> {
     /// The same where stages may differ in degree; none where there is only one.
     of_several_degrees: Vec<Setting>,
     points: Vec<Point>,
+    /// How many of [`NEIGHBOURS`] are tried, and whether under either schedule.
+    mappings: (usize, bool),
 }
 
 /// A setting with a number of replicas.
@@ -51,6 +54,12 @@ struct Point {
     replicas: u32,
     bound_s: f64,
 }
+
+/// Which stages may share nodes, from all of one replica to all replicas' equal ones; the first two are always tried.
+const NEIGHBOURS: [Neighbours; 4] =
+    [Neighbours::Stages, Neighbours::ALL_REPLICAS, Neighbours::Replicas(2), Neighbours::Replicas(4)];
+/// GPUs up to which all of these are, and either schedule with each.
+const MOST_GPUS_IN_PARTS: u32 = 256;
 
 /// Work of one improvement at most.
 const MAX_IMPROVING: u64 = 400_000;
@@ -91,6 +100,36 @@ fn least_bound_s(settings: &[Setting], points: &[Point], mut least_s: f64, work:
             let Point { setting, replicas, .. } = points[index];
             least_s = column_bound_s(&settings[setting], replicas, (bound_s.0, least_s), work);
         }
+    }
+}
+
+/// No plan of the whole enumeration is faster under any schedule. Memory isn't asked, which takes much of the time that
+/// settings take.
+pub fn conserved_bound_s(request: &PlanRequest) -> Result<f64, PlanError> {
+    let priced = |execution: Execution, degrees: &[u32]| {
+        Setting::priced(request.cluster, request.cost, request.training.global_batch_size, execution, degrees)
+    };
+    let settings = all_settings(request, |execution| priced(execution, &[execution.tensor_parallel_size]))?;
+    let of_several = several_degrees::settings(&settings, priced)?;
+    Ok(settings.iter().chain(&of_several).map(bounds::conserved_bound_s).fold(f64::INFINITY, f64::min))
+}
+
+/// The settings of one degree. An error where none can be priced at all.
+fn all_settings(
+    request: &PlanRequest,
+    make: impl Fn(Execution) -> Result<Option<Setting>, CostError> + Send + Sync,
+) -> Result<Vec<Setting>, PlanError> {
+    let made = executions(request.cost, request.training)?.into_par_iter().map(make).collect::<Vec<_>>();
+    let (mut settings, mut refused) = (Vec::new(), None);
+    for made in made {
+        match made {
+            Ok(setting) => settings.extend(setting),
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) if settings.is_empty() => Err(error.into()),
+        _ => Ok(settings),
     }
 }
 
@@ -140,44 +179,57 @@ struct Searched<'a> {
 impl<'a> Outer<'a> {
     /// Works out the settings. An error where no setting can be priced at all.
     pub fn new(request: &'a PlanRequest<'a>, planner: &'static str) -> Result<Self, PlanError> {
-        let mut settings = Vec::new();
-        let mut refused = None;
-        let made = executions(request.cost, request.training)?.into_par_iter().map(|execution| {
-            let setting = Setting::new(request.cluster, request.cost, request.training.global_batch_size, execution)?;
-            Ok::<_, CostError>(setting.map(|setting| setting.under(request.judge.schedule(), request.cost)))
-        });
-        for made in made.collect::<Vec<_>>() {
-            match made {
-                Ok(setting) => settings.extend(setting),
-                Err(error) => refused = Some(error),
-            }
-        }
-        if let (true, Some(error)) = (settings.is_empty(), refused) {
-            return Err(error.into());
-        }
-        let of_several_degrees = several_degrees::settings(request, &settings)?;
+        let under = |setting: Setting| setting.under(request.judge.schedule(), request.cost);
+        let made = |execution: Execution, degrees: &[u32]| {
+            let batch = request.training.global_batch_size;
+            Ok(Setting::of_degrees(request.cluster, request.cost, batch, execution, degrees)?.map(under))
+        };
+        let settings = all_settings(request, |execution| made(execution, &[execution.tensor_parallel_size]))?;
+        let of_several_degrees = several_degrees::settings(&settings, made)?;
         let points = points(&settings);
-        Ok(Self { request, planner, settings, of_several_degrees, points })
+        Ok(Self { request, planner, settings, of_several_degrees, points, mappings: (2, false) })
     }
 
-    /// No plan of the whole enumeration is faster; at most `known_s`, the time of a plan that is known.
-    pub fn lower_bound_s(&self, known_s: f64) -> f64 {
-        let of_several = points(&self.of_several_degrees);
-        // What is proven of thousands of GPUs in the same time is little: it isn't waited for.
-        let share = (u64::from(self.request.cluster.gpu_count()) / MOST_GPUS_BOUNDED).max(1);
-        let mut work = self.request.limits.bound_work / share.pow(2);
+    /// What no plan of the enumeration is faster than, of which some are known: the fastest first, one at least.
+    pub fn lower_bound(&self, known: &[JudgedPlan]) -> LowerBound {
+        let is_of_one = |judged: &&JudgedPlan| judged.plan.tensor_parallel_sizes().len() == 1;
+        let fastest = &known[0];
+        let of_one = known.iter().find(is_of_one).unwrap_or(fastest);
+        let mut work = self.bound_work();
+        let one_degree_s = least_bound_s(&self.settings, &self.points, of_one.predicted_iteration_s, &mut work);
+        let of_several_s = |known_s: f64| self.bound_of_several_s(known_s, &mut work);
+        let known_s = fastest.predicted_iteration_s.min(one_degree_s);
+        let any_degrees_s = (!is_of_one(&fastest)).then_some(known_s).map(of_several_s);
+        LowerBound { one_degree_s, any_degrees_s }
+    }
+
+    /// No plan of one degree is faster than the first, and none at all than the second; at most `known_s`, the time of one.
+    pub fn lower_bounds_s(&self, known_s: f64) -> (f64, f64) {
+        let mut work = self.bound_work();
         let of_one_s = least_bound_s(&self.settings, &self.points, known_s, &mut work);
-        least_bound_s(&self.of_several_degrees, &of_several, of_one_s, &mut work)
+        (of_one_s, self.bound_of_several_s(of_one_s, &mut work))
     }
 
-    /// No plan of the whole enumeration is faster under any schedule.
-    pub fn conserved_bound_s(&self) -> f64 {
-        let settings = self.settings.iter().chain(&self.of_several_degrees);
-        settings.map(conserved_bound_s).fold(f64::INFINITY, f64::min)
+    fn bound_of_several_s(&self, known_s: f64, work: &mut u64) -> f64 {
+        least_bound_s(&self.of_several_degrees, &points(&self.of_several_degrees), known_s, work)
+    }
+
+    /// What is proven of thousands of GPUs in the same time is little: it isn't waited for.
+    fn bound_work(&self) -> u64 {
+        let share = (u64::from(self.request.cluster.gpu_count()) / MOST_GPUS_BOUNDED).max(1);
+        self.request.limits.bound_work / share.pow(2)
     }
 
     /// Plans, the best by the closed form first; none where nothing fits.
-    pub fn best_plans(&self, engine: Engine) -> Result<Vec<Plan>, PlanError> {
+    pub fn best_plans(&mut self, engine: Engine) -> Result<Vec<Plan>, PlanError> {
+        let PlanRequest { cluster, judge, .. } = *self.request;
+        if engine.tries_grids() && cluster.gpu_count() <= MOST_GPUS_IN_PARTS {
+            self.mappings = (NEIGHBOURS.len(), judge.schedule().is_none());
+        }
+        self.searched_plans(engine)
+    }
+
+    fn searched_plans(&self, engine: Engine) -> Result<Vec<Plan>, PlanError> {
         let mut effort = Effort::new(&self.request.limits);
         let mut searched = self.construct(&mut effort);
         if searched.is_empty() {
@@ -279,7 +331,7 @@ impl<'a> Outer<'a> {
         Ok(realised)
     }
 
-    /// The better of the two mappings of a candidate, by the closed form.
+    /// The best mapping and schedule of a candidate, by the closed form.
     fn realise(&self, search: &mut GroupingSearch, candidate: &Candidate) -> Result<Option<(f64, Plan)>, PlanError> {
         let PlanRequest { cluster, cost, training, .. } = *self.request;
         let job = Job {
@@ -288,12 +340,18 @@ impl<'a> Outer<'a> {
             model: cost.planned_model(),
             global_batch_size: training.global_batch_size,
         };
+        let (neighbours, is_free) = self.mappings;
         let mut best: Option<(f64, Plan)> = None;
-        for neighbours in [Neighbours::Stages, Neighbours::Replicas] {
+        for &neighbours in &NEIGHBOURS[..neighbours] {
             let Some(plan) = realise(&job, search, &candidate.kinds, neighbours) else { continue };
-            let time_s = ranking::rank_s(&plan, self.request)?;
-            if best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s) {
-                best = Some((time_s, plan));
+            let gpipe = is_free.then(|| Plan { schedule: ScheduleKind::GPipe, ..plan.clone() });
+            for plan in [Some(plan), gpipe].into_iter().flatten() {
+                let time_s = ranking::rank_s(&plan, self.request)?;
+                let is_better = best.as_ref().is_none_or(|(least_s, _)| time_s < *least_s);
+                let has_room = || plan.schedule != ScheduleKind::GPipe || plan.validate(cluster, cost).is_ok();
+                if is_better && has_room() {
+                    best = Some((time_s, plan));
+                }
             }
         }
         Ok(best)

@@ -16,7 +16,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-use crate::plan::{JudgedPlan, Plan, PlanRequest};
+use crate::plan::{JudgedPlan, Plan, PlanRequest, ScheduleKind};
 use crate::planner::ranking;
 use place::Neighbours;
 use rayon::prelude::*;
@@ -29,6 +29,9 @@ const MAX_STARTS: usize = 8;
 const MAX_DESCENDED: usize = 8;
 /// Of these, those that are executed where the judge isn't a closed form.
 const MAX_EXECUTED: usize = 3;
+/// Which stages may share nodes.
+const NEIGHBOURS: [Neighbours; 4] =
+    [Neighbours::Stages, Neighbours::Replicas(2), Neighbours::Replicas(4), Neighbours::Replicas(usize::MAX)];
 /// Most steps from one start.
 const MAX_STEPS: usize = 40;
 /// What is gained at least by a step that is taken: less is rounding.
@@ -182,10 +185,15 @@ impl Search<'_> {
     }
 
     fn found(&self, shape: Shape) -> Option<Found> {
-        let judge = self.world.request.judge;
-        let ways: &[Neighbours] =
-            if judge.is_closed_form() { &[Neighbours::Stages] } else { &[Neighbours::Stages, Neighbours::Replicas] };
+        let PlanRequest { cluster, cost, judge, .. } = *self.world.request;
+        let ways: &[Neighbours] = if judge.is_closed_form() { &[Neighbours::Stages] } else { &NEIGHBOURS };
         let plans = ways.iter().filter_map(|&way| self.world.plan_of(&shape, self.planner, way));
+        let is_free = !judge.is_closed_form() && judge.schedule().is_none();
+        let plans = plans.flat_map(|plan| {
+            let gpipe = is_free.then(|| Plan { schedule: ScheduleKind::GPipe, ..plan.clone() });
+            [Some(plan), gpipe.filter(|plan| plan.validate(cluster, cost).is_ok())]
+        });
+        let plans = plans.flatten();
         let ranked = plans.map(|plan| (self.rank_s(&plan), plan)).filter(|(rank_s, _)| rank_s.is_finite());
         let (rank_s, plan) = ranked.min_by(|a, b| a.0.total_cmp(&b.0))?;
         Some(Found { shape, plan, rank_s, judged_s: None })

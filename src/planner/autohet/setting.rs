@@ -4,6 +4,7 @@
 //! A unit class is a GPU type behind a kind of network interface, at one degree. Where a setting has several degrees, the
 //! classes of one GPU type share its GPUs ([`Setting::can_form`]).
 
+mod counted;
 mod degrees;
 
 use crate::cluster::{Cluster, GpuSpec, Link};
@@ -12,6 +13,8 @@ use crate::ids::LayerId;
 use crate::model::{Block, Execution};
 use crate::plan::{PlanError, ScheduleChoice, ScheduleKind, TrainingSettings};
 use crate::planner::room::{Ends, Place, Room};
+use counted::count_units;
+pub use counted::same_class;
 use std::sync::Arc;
 
 /// Most unit classes that a search tells apart; in a cluster of more, the classes of least total rate stay idle.
@@ -130,6 +133,21 @@ impl Setting {
         execution: Execution,
         degrees: &[u32],
     ) -> Result<Option<Self>, CostError> {
+        let mut setting = Self::priced(cluster, cost, global_batch_size, execution, degrees)?;
+        if let Some(setting) = &mut setting {
+            setting.count_layers_that_fit(cost);
+        }
+        Ok(setting)
+    }
+
+    /// The same without its memory: no layer fits.
+    pub fn priced(
+        cluster: &Cluster,
+        cost: &CostModel,
+        global_batch_size: u32,
+        execution: Execution,
+        degrees: &[u32],
+    ) -> Result<Option<Self>, CostError> {
         debug_assert!(degrees.windows(2).all(|pair| pair[1].is_multiple_of(pair[0])));
         let largest = degrees.last().copied().unwrap_or(1);
         let execution = Execution { tensor_parallel_size: largest, ..execution };
@@ -152,9 +170,9 @@ impl Setting {
         let mut refused = None;
         for &degree in degrees {
             let execution = Execution { tensor_parallel_size: degree, ..execution };
-            for (gpu, nic, units, units_per_node) in count_units(cluster, degree) {
-                match price_class(cost, &gpu, &execution) {
-                    Ok(priced) => setting.classes.push(ClassCosts { gpu, nic, units, units_per_node, ..priced }),
+            for counted in count_units(cluster, degree) {
+                match price_class(cost, &counted.gpu, &execution) {
+                    Ok(priced) => setting.classes.push(counted.with(priced)),
                     Err(error) => refused = Some(error),
                 }
             }
@@ -164,7 +182,6 @@ impl Setting {
         }
         setting.keep_strongest();
         setting.find_sharers();
-        setting.count_layers_that_fit(cost);
         setting.price_optimizer(cost);
         Ok(Some(setting))
     }
@@ -282,30 +299,6 @@ fn least_share_reduced(framework: Framework) -> Option<f64> {
     }
     let is_plain = framework.buckets == plain.buckets && framework.collectives == plain.collectives;
     (!is_plain).then_some(1.0)
-}
-
-/// Units by GPU type and network interface, in the order of the nodes.
-fn count_units(cluster: &Cluster, tensor_parallel_size: u32) -> Vec<(Arc<GpuSpec>, Link, u32, u32)> {
-    let mut counted: Vec<(Arc<GpuSpec>, Link, u32, u32)> = Vec::new();
-    for node in &cluster.nodes {
-        let units = node.gpu_count / tensor_parallel_size;
-        if units == 0 {
-            continue;
-        }
-        match counted.iter_mut().find(|(gpu, nic, _, _)| same_class(gpu, *nic, node)) {
-            Some((_, _, total, most)) => {
-                *total += units;
-                *most = (*most).max(units);
-            }
-            None => counted.push((node.gpu.clone(), node.nic, units, units)),
-        }
-    }
-    counted
-}
-
-/// Whether a node's units are of the class of this GPU type and interface.
-pub fn same_class(gpu: &Arc<GpuSpec>, nic: Link, node: &crate::cluster::Node) -> bool {
-    (Arc::ptr_eq(gpu, &node.gpu) || **gpu == *node.gpu) && nic == node.nic
 }
 
 /// The class's times; its counts and memory are filled in by the caller.

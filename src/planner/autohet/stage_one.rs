@@ -49,7 +49,7 @@ const SCIP_NODES: u64 = 100;
 /// Pairs of a replica and a class up to which SCIP is asked. A linear program of more takes it so long that its limit of
 /// time ends the search, so that the plan would depend on the machine.
 #[cfg(feature = "scip")]
-const SCIP_MOST_PAIRS: usize = 128;
+const SCIP_MOST_PAIRS: usize = 64;
 
 fn problem(setting: &Setting, cost: &CostModel, replicas: u32) -> GroupingProblem {
     let stage = |num_layers, ends, in_flight| {

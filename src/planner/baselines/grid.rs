@@ -206,7 +206,7 @@ pub(super) fn best_over(
     let outer = Outer::new(request, planner)?;
     let plans = most_promising(request, planner, grids)?.into_iter().map(|(_, plan)| plan).collect();
     let judged = ranking::judge_all(request, plans)?;
-    PlannedIteration::best_of(judged, |known_s| outer.lower_bound_s(known_s)).ok_or_else(|| shortage::explain(request))
+    PlannedIteration::best_of(judged, |judged| outer.lower_bound(judged)).ok_or_else(|| shortage::explain(request))
 }
 
 /// The grids that are worth executing with their seconds by the closed form, the best first.

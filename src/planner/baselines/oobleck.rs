@@ -60,8 +60,7 @@ impl Planner for Oobleck {
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
         let plans = ranked.into_iter().take(MAX_JUDGED).map(|(_, plan)| plan).collect();
         let judged = ranking::judge_all(request, plans)?;
-        PlannedIteration::best_of(judged, |known_s| outer.lower_bound_s(known_s))
-            .ok_or_else(|| shortage::explain(request))
+        PlannedIteration::best_of(judged, |judged| outer.lower_bound(judged)).ok_or_else(|| shortage::explain(request))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Screen;
 use super::grid::{align_right, empty_table, trimmed};
 use crate::model::Recompute;
-use crate::plan::{LayerRange, Plan, Replica, Stage};
+use crate::plan::{LayerRange, Plan, PlannedIteration, Replica, Stage};
 use crate::report::figures::{figure, or_absent, percent};
 use crate::report::iteration::parts_text;
 use crate::report::plan_report::{PlanReport, StageFootprint};
@@ -119,7 +119,7 @@ pub fn plan_heading(report: &PlanReport<'_>, screen: Screen) -> String {
     shape.extend([plan.precision.to_string(), plan.schedule.title().to_owned()]);
     let mut figures = vec![
         format!("predicted iteration {}", format_seconds(planned.predicted_iteration_s)),
-        format!("lower bound {}", format_seconds(planned.lower_bound_s)),
+        lower_bound(planned),
         format!("gap {}", percent(planned.gap)),
         format!("{} tokens/s", or_absent(report.tokens_per_s(), figure)),
     ];
@@ -129,6 +129,15 @@ pub fn plan_heading(report: &PlanReport<'_>, screen: Screen) -> String {
     }
     figures.push(format!("planned by {} in {}", plan.planner, format_seconds(report.planning_s)));
     format!("{}\n{}", joined_by_commas(&shape, screen), joined_by_commas(&figures, screen))
+}
+
+/// What is proven, and of which plans.
+fn lower_bound(planned: &PlannedIteration) -> String {
+    let bound = format!("lower bound {}", format_seconds(planned.lower_bound_s));
+    match planned.any_degrees_bound_s {
+        Some(any_s) => format!("{bound} with one tensor-parallel degree and {} with several", format_seconds(any_s)),
+        None => bound,
+    }
 }
 
 /// Parts with commas between them, a new line where the next one doesn't fit.

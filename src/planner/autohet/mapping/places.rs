@@ -17,8 +17,13 @@ pub struct UnitPlace {
 pub enum Neighbours {
     /// Stages of one replica: activations stay within nodes.
     Stages,
-    /// Equal stages of many replicas: their gradients are reduced within nodes.
-    Replicas,
+    /// Equal stages of so many replicas: their gradients are reduced within nodes.
+    Replicas(usize),
+}
+
+impl Neighbours {
+    /// Equal stages of all replicas.
+    pub const ALL_REPLICAS: Self = Self::Replicas(usize::MAX);
 }
 
 /// Gives every stage a unit of its class. Runs of stages are placed longest first, each into the node with the least room
@@ -35,7 +40,7 @@ pub fn place_units(
     let mut places: Vec<Vec<UnitPlace>> = pipelines.iter().map(|p| vec![unplaced; p.classes.len()]).collect();
     let mut runs = match neighbours {
         Neighbours::Stages => runs_of_stages(pipelines),
-        Neighbours::Replicas => runs_of_replicas(setting, pipelines),
+        Neighbours::Replicas(together) => runs_of_replicas(setting, pipelines, together),
     };
     let degree = |run: &Run| setting.classes[run.class].tensor_parallel_size;
     runs.sort_by_key(|run| std::cmp::Reverse(degree(run)));
@@ -122,19 +127,23 @@ fn runs_of_stages(pipelines: &[Pipeline]) -> Vec<Run> {
     runs
 }
 
-/// All stages of one class over all replicas, in the order of their first layers: one run per class.
-fn runs_of_replicas(setting: &Setting, pipelines: &[Pipeline]) -> Vec<Run> {
-    let mut by_layer: Vec<Vec<(u32, usize, usize)>> = vec![Vec::new(); setting.classes.len()];
-    for (replica, pipeline) in pipelines.iter().enumerate() {
-        let mut first_layer = 0;
-        for (stage, (&class, &layers)) in pipeline.classes.iter().zip(&pipeline.layers).enumerate() {
-            by_layer[class].push((first_layer, replica, stage));
-            first_layer += layers;
+/// All stages of one class over so many replicas, in the order of their first layers: one run per class.
+fn runs_of_replicas(setting: &Setting, pipelines: &[Pipeline], together: usize) -> Vec<Run> {
+    let mut runs = Vec::new();
+    for (block, pipelines) in pipelines.chunks(together.min(pipelines.len()).max(1)).enumerate() {
+        let mut by_layer: Vec<Vec<(u32, usize, usize)>> = vec![Vec::new(); setting.classes.len()];
+        for (place, pipeline) in pipelines.iter().enumerate() {
+            let replica = block.saturating_mul(together) + place;
+            let mut first_layer = 0;
+            for (stage, (&class, &layers)) in pipeline.classes.iter().zip(&pipeline.layers).enumerate() {
+                by_layer[class].push((first_layer, replica, stage));
+                first_layer += layers;
+            }
         }
+        runs.extend(by_layer.into_iter().enumerate().map(|(class, mut stages)| {
+            stages.sort_unstable();
+            Run { class, members: stages.into_iter().map(|(_, replica, stage)| (replica, stage)).collect() }
+        }));
     }
-    let run = |(class, mut stages): (usize, Vec<(u32, usize, usize)>)| {
-        stages.sort_unstable();
-        Run { class, members: stages.into_iter().map(|(_, replica, stage)| (replica, stage)).collect() }
-    };
-    by_layer.into_iter().enumerate().map(run).collect()
+    runs
 }

@@ -6,7 +6,7 @@
 use super::{Outer, Point};
 use crate::cost::CostError;
 use crate::model::Execution;
-use crate::plan::{Plan, PlanError, PlanRequest};
+use crate::plan::{Plan, PlanError};
 use crate::planner::autohet::candidates::{Candidate, GroupingSearch, Kind, merged};
 use crate::planner::autohet::effort::Effort;
 use crate::planner::autohet::setting::{Composition, MAX_CLASSES, Setting};
@@ -20,8 +20,10 @@ const MAX_STARTS_ALIKE: usize = 2;
 const MAX_WORK: u64 = 600_000;
 
 /// One setting for each that differs in more than the degree; none where only one degree is possible.
-pub fn settings(request: &PlanRequest, of_one: &[Setting]) -> Result<Vec<Setting>, PlanError> {
-    let PlanRequest { cluster, cost, training, judge, .. } = *request;
+pub fn settings(
+    of_one: &[Setting],
+    make: impl Fn(Execution, &[u32]) -> Result<Option<Setting>, CostError> + Sync,
+) -> Result<Vec<Setting>, PlanError> {
     let mut wanted = Vec::new();
     let mut done: Vec<Execution> = Vec::new();
     for setting in of_one {
@@ -38,10 +40,7 @@ pub fn settings(request: &PlanRequest, of_one: &[Setting]) -> Result<Vec<Setting
         let execution = Execution { sequence_parallel: true, ..setting.execution };
         wanted.push((execution, degrees));
     }
-    let made = wanted.into_par_iter().map(|(execution, degrees)| {
-        let setting = Setting::of_degrees(cluster, cost, training.global_batch_size, execution, &degrees)?;
-        Ok::<_, CostError>(setting.map(|setting| setting.under(judge.schedule(), cost)))
-    });
+    let made = wanted.into_par_iter().map(|(execution, degrees)| make(execution, &degrees));
     let several = made.collect::<Vec<_>>().into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(several.into_iter().flatten().filter(Setting::has_several_degrees).collect())
 }

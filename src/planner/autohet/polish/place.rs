@@ -8,8 +8,8 @@ use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage};
 pub(super) enum Neighbours {
     /// Those of one replica: activations stay within nodes.
     Stages,
-    /// The same stage of equal replicas: gradients stay within nodes.
-    Replicas,
+    /// The same stage of so many equal replicas: gradients stay within nodes.
+    Replicas(usize),
 }
 
 /// A stage to be placed: its replica, its place there, its kind and its GPUs.
@@ -109,8 +109,8 @@ fn wanted_of(shape: &Shape, neighbours: Neighbours) -> Vec<Wanted> {
             }
         }
         let of_group = wanted.len() - group.replicas as usize * group.stages.len();
-        if neighbours == Neighbours::Replicas {
-            wanted[of_group..].sort_by_key(|stage| (stage.stage, stage.replica));
+        if let Neighbours::Replicas(together) = neighbours {
+            wanted[of_group..].sort_by_key(|stage| ((stage.replica - first) / together, stage.stage, stage.replica));
         }
         first += group.replicas as usize;
     }
