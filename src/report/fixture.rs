@@ -47,7 +47,8 @@ pub(super) fn planned(with_v100: bool) -> PlannedIteration {
         replicas: if with_v100 { vec![deep, flat] } else { vec![deep] },
     };
     let lower_bound_s = predicted_iteration_s / 1.25;
-    PlannedIteration::new(JudgedPlan { plan, predicted_iteration_s }, LowerBound::of_all(lower_bound_s), Vec::new())
+    let judged = JudgedPlan { plan, predicted_iteration_s };
+    PlannedIteration { gap: 0.25, ..PlannedIteration::new(judged, LowerBound::of_all(lower_bound_s), Vec::new()) }
 }
 
 fn segment(seconds: (u64, u64), phase: Phase, plan: Option<usize>, iterations: u64) -> Segment {

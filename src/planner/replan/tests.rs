@@ -86,7 +86,7 @@ fn a_lost_node_is_replaced_by_an_idle_one() {
 #[test]
 fn a_plan_that_lost_nothing_goes_on_where_time_is_short() {
     let old = plan(&[[0, 1], [2, 3]]);
-    let found = again(&cluster("4x1xA100-80"), &old, 31.0).unwrap();
+    let found = again(&cluster("4x1xA100-80"), &old, 30.1).unwrap();
     assert_eq!(found.movement.moved_bytes, 0);
 }
 

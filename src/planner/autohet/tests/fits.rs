@@ -35,7 +35,9 @@ proptest! {
         match (AutoHet { engine: Engine::Search }).plan(&request) {
             Ok(planned) => {
                 prop_assert_eq!(planned.plan.validate(&cluster, &cost), Ok(()), "{}", mix);
-                prop_assert!(planned.gap >= 0.0, "{}: {} below {}", mix, planned.predicted_iteration_s, planned.lower_bound_s);
+                let bound_s = planned.any_degrees_bound_s.unwrap_or(planned.lower_bound_s);
+                prop_assert!(planned.predicted_iteration_s >= bound_s, "{mix}: {} below {bound_s}", planned.predicted_iteration_s);
+                prop_assert!(bound_s <= planned.lower_bound_s);
             }
             Err(error) => prop_assert!(matches!(error, PlanError::DoesNotFit { .. }), "{}: {}", mix, error),
         }
