@@ -56,6 +56,8 @@ fn usual_stream_share() -> f64 {
 impl GpuSpec {
     /// Share of the peak that products reach on most types.
     pub const USUAL_PRODUCT_SHARE: f64 = 0.80;
+    /// What a CPU core is called in plans; the catalog has none.
+    pub const CORE: &str = "cpu";
     /// Share of the memory's bandwidth that element-wise operations reach on most types.
     pub const USUAL_STREAM_SHARE: f64 = 0.85;
 
