@@ -53,7 +53,9 @@ fn records(cluster: &Cluster, groups: &[Group], sizes: &[u64]) -> anyhow::Result
                 let bus = what.least_share_sent(ranks) * bytes as f64 / seconds * 1e-9;
                 let name = group.name.as_str().into();
                 let figures = [bytes.into(), seconds.into(), rounded(bus)];
-                long.push([name, ranks.into(), operation.into(), algorithm.into()].into_iter().chain(figures).collect());
+                long.push(
+                    [name, ranks.into(), operation.into(), algorithm.into()].into_iter().chain(figures).collect(),
+                );
             }
             let named: [Value; 3] = [group.name.as_str().into(), operation.into(), algorithm.into()];
             wide.push(named.into_iter().chain(times.iter().map(|&s| format_seconds(s).into())).collect());
@@ -110,7 +112,7 @@ fn groups(cluster: &Cluster) -> Vec<Group> {
     let nodes = cluster.nodes.len();
     if nodes > 1 {
         let one_each = (0..nodes).map(|node| (NodeId::from(node), 0)).collect();
-        groups.push(Group { name: format!("1 of each of {nodes} nodes"), gpus: one_each, sends: true });
+        groups.push(Group { name: format!("one a node ({nodes})"), gpus: one_each, sends: true });
         if cluster.nodes.iter().any(|node| node.gpu_count > 1) {
             let of_node = |(index, node): (usize, &crate::cluster::Node)| {
                 (0..node.gpu_count).map(move |gpu| (NodeId::from(index), gpu)).collect::<Vec<_>>()

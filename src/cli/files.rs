@@ -252,7 +252,11 @@ mod tests {
         assert!(check_writable(root.path()).is_err());
         if Path::new("/proc/version").exists() {
             let refused = |path: &str| check_writable(Path::new(path)).unwrap_err().to_string();
-            assert!(refused("/proc/nothing").contains("cannot write `/proc/nothing`: "), "{}", refused("/proc/nothing"));
+            assert!(
+                refused("/proc/nothing").contains("cannot write `/proc/nothing`: "),
+                "{}",
+                refused("/proc/nothing")
+            );
             assert!(refused("/proc/version").contains("\nhint: "));
             check_writable(Path::new("/dev/null")).unwrap();
         }

@@ -5,13 +5,13 @@ mod network;
 
 use super::dataset::{Placed, source_of};
 use super::layout::{Network as NodeNetwork, Places, cluster_of};
-use network::Network;
 use super::{MeasuredError, MeasuredRun, MemoryScope, Quantity, Reading, Skip, gpus};
 use crate::cluster::{Cluster, GpuSpec, Wiring};
 use crate::cost::{CostSettings, Framework};
 use crate::model::{Architecture, ModelSpec, Precision, Recompute};
 use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage as PlanStage};
 use crate::profile::model_of_sailor;
+use network::Network;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;

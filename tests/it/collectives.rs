@@ -25,7 +25,7 @@ fn closed_forms_of_alpha_and_beta() {
         let size = bytes as f64;
         for (gpus, operation, algorithm, expected_s) in [
             ("2 of t4-0", "send", "direct", size / within.0 + within.1),
-            ("1 of each of 2 nodes", "send", "direct", size / between.0 + between.1),
+            ("one a node (2)", "send", "direct", size / between.0 + between.1),
             ("4 of t4-0", "all_reduce", "ring", 1.5 * size / within.0 + 6.0 * within.1),
             ("4 of t4-0", "all_gather", "ring", 0.75 * size / within.0 + 3.0 * within.1),
             ("all 8 GPUs", "reduce_scatter", "ring", 0.875 * size / between.0 + 7.0 * between.1),
@@ -39,7 +39,10 @@ fn closed_forms_of_alpha_and_beta() {
             ),
         ] {
             let taken_s = seconds(&rows, gpus, operation, algorithm, bytes);
-            assert!((taken_s / expected_s - 1.0).abs() < 1e-5, "{gpus} {operation} {algorithm}: {taken_s} {expected_s}");
+            assert!(
+                (taken_s / expected_s - 1.0).abs() < 1e-5,
+                "{gpus} {operation} {algorithm}: {taken_s} {expected_s}"
+            );
         }
     }
     // Half of each of four buffers leaves the node; NCCL's latencies come on top.
