@@ -11,6 +11,7 @@ macro_rules! eprintln {
 
 mod across;
 mod args;
+mod collectives;
 mod doctor;
 mod files;
 mod iteration;

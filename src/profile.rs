@@ -23,6 +23,7 @@ pub struct LayerProfile {
     model: String,
     curves: Vec<Curve>,
     links: Option<MeasuredLinks>,
+    is_whole: bool,
 }
 
 /// The measurements of one GPU type, precision and tensor-parallel degree, by micro-batch size.
@@ -52,6 +53,18 @@ impl LayerProfile {
     /// Name of the model that was measured.
     pub fn model(&self) -> &str {
         &self.model
+    }
+
+    /// The same profile of a model that is no more than what was measured: nothing is added to it, such as a projection where
+    /// its last block is the final norm alone.
+    #[must_use]
+    pub fn of_whole_model(self) -> Self {
+        Self { is_whole: true, ..self }
+    }
+
+    /// Whether the model is no more than what was measured.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// The same profile, if it measures this model.

@@ -17,7 +17,8 @@ pub(super) use prices::PriceArgs;
 pub(super) use recommend::RecommendArgs;
 pub(super) use sweep::{MergeArgs, SweepArgs, SweepCommand, SweepResultsArgs};
 pub(super) use terminal::{
-    CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCommand, ShowGpuArgs, ShowModelArgs, ShowSchemaArgs,
+    CompletionsArgs, DoctorArgs, ListArgs, ListedKind, ManArgs, ShowCollectivesArgs, ShowCommand, ShowGpuArgs,
+    ShowModelArgs, ShowSchemaArgs,
 };
 pub(super) use trace::{ClockArgs, ConvertArgs, GenerateArgs, StatsArgs, TraceCommand};
 pub(super) use variation::VariationArgs;

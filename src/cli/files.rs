@@ -88,7 +88,13 @@ pub(super) fn check_writable(path: &Path) -> anyhow::Result<()> {
             fs::metadata(folder).map_err(refused)?;
             tempfile::tempfile_in(folder).map(drop).map_err(|error| refused(error.kind().into()))
         }
-        Target::Stream(_) | Target::Stdout => Ok(()),
+        // Pipes would wait for a reader. What the system makes is opened, which changes nothing.
+        Target::Stream(target) => {
+            let is_made = fs::metadata(&target).map_err(refused)?.is_file();
+            let opened = if is_made { OpenOptions::new().write(true).open(&target).map(drop) } else { Ok(()) };
+            opened.map_err(refused)
+        }
+        Target::Stdout => Ok(()),
     }
 }
 
@@ -244,6 +250,16 @@ mod tests {
         let message = check_writable(&root.path().join("none/file")).unwrap_err().to_string();
         assert!(message.contains("none/file") && message.contains("\nhint: "), "{message}");
         assert!(check_writable(root.path()).is_err());
+        if Path::new("/proc/version").exists() {
+            let refused = |path: &str| check_writable(Path::new(path)).unwrap_err().to_string();
+            assert!(
+                refused("/proc/nothing").contains("cannot write `/proc/nothing`: "),
+                "{}",
+                refused("/proc/nothing")
+            );
+            assert!(refused("/proc/version").contains("\nhint: "));
+            check_writable(Path::new("/dev/null")).unwrap();
+        }
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
     }
 }

@@ -7,7 +7,8 @@ use crate::cluster::Cluster;
 use crate::cost::CostModel;
 use crate::input;
 use crate::plan::{Plan, PlanViolation, cluster_of_plan};
-use crate::report::{Records, Screen, gantt_svg, iteration_json, iteration_table};
+use crate::report::{Records, Screen, gantt_svg, iteration_json, iteration_table, variation_json, variation_text};
+use crate::runtime::sim::repeat;
 use crate::scenario::{Scenario, ScenarioFile};
 use anyhow::anyhow;
 use std::path::Path;
@@ -28,9 +29,15 @@ pub(super) fn run(args: &IterationArgs) -> anyhow::Result<Verdict> {
     }
     let written: Vec<(&Path, &[u8])> = written.iter().map(|(path, text)| (*path, text.as_bytes())).collect();
     files::write_files(&written)?;
-    let json = iteration_json(&report);
+    let mut json = iteration_json(&report);
+    let varied = args.variation.jitter();
+    let varied = varied.map(|(jitter, times)| repeat(&plan, &cluster, &cost, &jitter, times)).transpose()?;
+    if let Some(repetitions) = &varied {
+        json["variation"] = variation_json(repetitions);
+    }
+    let variation = varied.as_ref().map(|of_plan| variation_text(&[("", of_plan)])).unwrap_or_default();
     let stages = Records::of_json(json["stages"].as_array().into_iter().flatten());
-    print_as(args.format, || iteration_table(&report, Screen::of_stdout()), &json, &stages)?;
+    print_as(args.format, || iteration_table(&report, Screen::of_stdout()) + &variation, &json, &stages)?;
     Ok(verdict)
 }
 

@@ -2,7 +2,7 @@
 
 use super::args::{ShowCommand, ShowGpuArgs, ShowModelArgs, ShowSchemaArgs};
 use super::list::print_records;
-use super::{Verdict, print};
+use super::{Verdict, collectives, print};
 use crate::cluster::GpuSpec;
 use crate::ids::LayerId;
 use crate::model::{Block, ModelSpec};
@@ -15,6 +15,7 @@ pub(super) fn run(command: &ShowCommand) -> anyhow::Result<Verdict> {
     match command {
         ShowCommand::Gpu(args) => run_gpu(args),
         ShowCommand::Model(args) => run_model(args),
+        ShowCommand::Collectives(args) => collectives::run(args),
         ShowCommand::Schema(args) => run_schema(args),
     }
 }

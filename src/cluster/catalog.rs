@@ -56,6 +56,8 @@ fn usual_stream_share() -> f64 {
 impl GpuSpec {
     /// Share of the peak that products reach on most types.
     pub const USUAL_PRODUCT_SHARE: f64 = 0.80;
+    /// What a CPU core is called in plans; the catalog has none.
+    pub const CORE: &str = "cpu";
     /// Share of the memory's bandwidth that element-wise operations reach on most types.
     pub const USUAL_STREAM_SHARE: f64 = 0.85;
 
@@ -184,6 +186,6 @@ mod tests {
     fn only_volta_and_turing_lack_bf16() {
         let without: Vec<_> =
             GpuSpec::catalog().filter(|spec| spec.bf16_flops_per_s.is_none()).map(|spec| spec.name.as_str()).collect();
-        assert_eq!(without, ["V100-16", "V100-32", "T4"]);
+        assert_eq!(without, ["V100-16", "V100-32", "T4", "RTX-2080", "RTX-2080-Ti", "Titan-RTX"]);
     }
 }

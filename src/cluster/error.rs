@@ -12,6 +12,11 @@ pub enum ClusterError {
         /// Near matches and the known names.
         hint: String,
     },
+    /// A plan for the cores of the machine that it was made on.
+    #[error(
+        "a plan for CPU cores can't be simulated or emulated: a core is as fast as its machine\nhint: `autohet-run --plan` and `autohet-run check --plan` run it on cores; a plan for GPUs is made with `--cluster`, such as `--cluster 1x2xT4`"
+    )]
+    Cores,
     /// A part of the mix notation can't be read.
     #[error(
         "cluster `{part}`: {problem}\nhint: write nodes × GPUs × type, joined by `+`: `2x8xA100-80+4x8xH20`; `8xT4` is one node"

@@ -55,7 +55,7 @@ impl CostModel {
     /// the embedding's matrix: an estimate whose products run at the rate at which the measured layers' products do, if
     /// everything else in these takes what is estimated.
     fn unmeasured_projection(&self, gpu: &GpuSpec, execution: &Execution) -> Result<Option<BlockCost>, CostError> {
-        let Some(profile) = &self.profile else { return Ok(None) };
+        let Some(profile) = self.profile.as_ref().filter(|profile| !profile.is_whole()) else { return Ok(None) };
         let t = execution.tensor_parallel_size;
         let held = profile.head_parameters(t, execution.precision);
         if held.is_none_or(|held| held * u64::from(t) >= self.model().word_embedding_parameters()) {

@@ -1,33 +1,51 @@
 //! Plans with measurements as Sailor (SOSP'25) publishes them: nodes of equal size, a pipeline for each replica, and
 //! bandwidths as parabolas (`a x² + b x + c` GB/s with `x = log₂(bytes / 10⁶)`), by how many pairs of GPUs send at once.
 
+mod network;
+
 use super::dataset::{Placed, source_of};
 use super::layout::{Network as NodeNetwork, Places, cluster_of};
 use super::{MeasuredError, MeasuredRun, MemoryScope, Quantity, Reading, Skip, gpus};
-use crate::cluster::{Cluster, FlowCurve, GpuSpec, Link, NodeDefaults, Wiring};
+use crate::cluster::{Cluster, GpuSpec, Wiring};
 use crate::cost::{CostSettings, Framework};
 use crate::model::{Architecture, ModelSpec, Precision, Recompute};
 use crate::plan::{Plan, Replica, SCHEMA_VERSION, ScheduleKind, Stage as PlanStage};
 use crate::profile::model_of_sailor;
+use network::Network;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Smallest message that the parabolas were fitted to, and what they are held at below it.
-const SMALLEST_MESSAGE_BYTES: f64 = 1e6;
-
 #[derive(Deserialize)]
 struct File {
-    gpus_per_node: u32,
+    gpus_per_node: GpusPerNode,
     network: Network,
     configs: Vec<Config>,
 }
 
-/// By GPU type and number of pairs, the parabola and the most that was measured.
+/// Of all nodes, or of those of a GPU type.
 #[derive(Deserialize)]
-struct Network {
-    #[serde(default)]
-    inter_node_same_type: BTreeMap<String, BTreeMap<u32, ([f64; 3], f64)>>,
+#[serde(untagged, expecting = "a number, or one for each GPU type")]
+enum GpusPerNode {
+    All(u32),
+    ByType(BTreeMap<String, u32>),
+}
+
+impl GpusPerNode {
+    /// Zero where nothing is said of a type.
+    fn of(&self, gpu_type: &str) -> u32 {
+        match self {
+            Self::All(count) => *count,
+            Self::ByType(counts) => counts.get(gpu_type).copied().unwrap_or(0),
+        }
+    }
+
+    fn has_none(&self) -> bool {
+        match self {
+            Self::All(count) => *count == 0,
+            Self::ByType(counts) => counts.values().any(|count| *count == 0),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -72,7 +90,7 @@ pub(super) fn read(text: &str, path: &str) -> Result<Vec<Placed>, MeasuredError>
         let problem = message.rsplit_once(" at line ").map_or(message.as_str(), |(problem, _)| problem).to_owned();
         MeasuredError::Json { path: path.to_owned(), line: error.line(), column: error.column(), problem }
     })?;
-    if file.gpus_per_node == 0 {
+    if file.gpus_per_node.has_none() {
         return Err(wrong(text, path, "\"gpus_per_node\"", "gpus_per_node", "`0`", "a number above zero"));
     }
     let record = |config: &Config| {
@@ -142,6 +160,9 @@ fn reading(config: &Config, file: &File, refuse: Refuse) -> Result<Reading, Meas
         source,
         is_unconfirmed: false,
         model,
+        // The models of these runs are Sailor's own, of which the profiles are: its GPT-Neo takes the loss of what the final
+        // norm gives (`gpt_neo_model.py` of its repository), without a projection to the vocabulary.
+        is_as_profiled: true,
         cluster: placed.cluster,
         plan,
         cost: megatron_deepspeed(),
@@ -235,8 +256,12 @@ fn place(config: &Config, file: &File, refuse: Refuse) -> Result<Result<Assigned
     for stage in 0..depth {
         for (replica, pipeline) in config.pipelines.iter().enumerate() {
             let Some(found) = pipeline.get(stage) else { continue };
-            if found.tp == 0 || found.tp > file.gpus_per_node {
-                let expected = format!("from 1 to {}, the GPUs of a node", file.gpus_per_node);
+            let size = file.gpus_per_node.of(&found.gpu_type);
+            if size == 0 {
+                return Ok(Err(format!("`gpus_per_node` isn't given for `{}`", found.gpu_type)));
+            }
+            if found.tp == 0 || found.tp > size {
+                let expected = format!("from 1 to {size}, the GPUs of a node");
                 return Err(refuse(&format!("pipelines[{replica}][{stage}].tp"), format!("`{}`", found.tp), &expected));
             }
             if !types.iter().any(|(name, ..)| *name == found.gpu_type) {
@@ -244,6 +269,7 @@ fn place(config: &Config, file: &File, refuse: Refuse) -> Result<Result<Assigned
                 else {
                     return Ok(Err(format!("GPU type `{}` isn't in the catalog", found.gpu_type)));
                 };
+                let gpu = file.network.within(&found.gpu_type, gpu);
                 types.push((found.gpu_type.clone(), gpu, Vec::new()));
             }
             let of_type = types.iter_mut().find(|(name, ..)| *name == found.gpu_type);
@@ -255,26 +281,29 @@ fn place(config: &Config, file: &File, refuse: Refuse) -> Result<Result<Assigned
 
 /// Fills nodes one after the other; a group that doesn't fit in what is left of one begins the next.
 fn fill(config: &Config, file: &File, types: &[OfType]) -> Assigned {
-    let size = file.gpus_per_node;
     let mut nodes: Vec<(Arc<GpuSpec>, u32)> = Vec::new();
     let mut taken: BTreeMap<(usize, usize), (usize, u32)> = BTreeMap::new();
     let mut networks = Vec::new();
+    // GPUs before the node that is being filled.
+    let mut before = 0;
     for (name, gpu, groups) in types {
+        let size = file.gpus_per_node.of(name);
         let mut used = size;
         for &(replica, stage, tp) in groups {
             if used + tp > size {
+                before = nodes.iter().map(|(_, size)| *size as usize).sum();
                 nodes.push((Arc::clone(gpu), size));
-                networks.push(network(file, name));
+                networks.push(file.network.between(name));
                 used = 0;
             }
-            taken.insert((replica, stage), ((nodes.len() - 1) * size as usize + used as usize, tp));
+            taken.insert((replica, stage), (before + used as usize, tp));
             used += tp;
         }
     }
     let mut cluster = cluster_of(&nodes, NodeNetwork::unused());
     for (node, network) in cluster.nodes.iter_mut().zip(networks) {
         (node.nic, node.flow) = (network.nic, network.flow);
-        node.wiring = Wiring { nics: network.nics.clamp(1, size), switch: None };
+        node.wiring = Wiring { nics: network.nics.clamp(1, node.gpu_count), switch: None };
     }
     let places = Places::new(&cluster);
     let stage = |replica: usize, stage: usize| {
@@ -284,29 +313,6 @@ fn fill(config: &Config, file: &File, types: &[OfType]) -> Assigned {
     let pipeline = |(replica, pipeline): (usize, &Vec<Stage>)| (0..pipeline.len()).map(|p| stage(replica, p)).collect();
     let stages = config.pipelines.iter().enumerate().map(pipeline).collect();
     Assigned { cluster, stages }
-}
-
-/// Pairs scale if each of so many reaches this share of what one reaches by itself.
-const SCALING: f64 = 0.75;
-
-/// A node has as many interfaces as pairs that send at once without slowing each other down, and they carry what these reach
-/// together; one flow reaches what a single pair does.
-fn network(file: &File, gpu_type: &str) -> NodeNetwork {
-    let unknown = NodeNetwork::unused();
-    let Some(by_pairs) = file.network.inter_node_same_type.get(gpu_type) else { return unknown };
-    let Some(&(curve, alone)) = by_pairs.get(&1) else { return unknown };
-    let scales = |(pairs, (_, most)): &(&u32, &([f64; 3], f64))| *most >= SCALING * f64::from(**pairs) * alone;
-    let (nics, most) = by_pairs.iter().rfind(scales).map_or((1, alone), |(pairs, (_, most))| (*pairs, *most));
-    if most <= 0.0 {
-        return unknown;
-    }
-    let [a, b, _] = curve;
-    // Beyond its vertex a parabola falls again, which no link does.
-    let vertex = if a < 0.0 { 1e6 * (-b / (2.0 * a)).exp2() } else { 1e9 };
-    let to_bytes = vertex.max(SMALLEST_MESSAGE_BYTES);
-    let flow = FlowCurve { gbyte_per_s: curve, from_bytes: SMALLEST_MESSAGE_BYTES, to_bytes };
-    let nic = Link { bytes_per_s: most, ..NodeDefaults::default().nic };
-    NodeNetwork { nic, nics, flow: Some(flow).filter(|flow| flow.check("flow").is_ok()) }
 }
 
 /// Gives each stage its transformer layers and each replica its micro batches.

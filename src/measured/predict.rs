@@ -79,6 +79,7 @@ impl Predictor {
     /// Puts every figure of a run beside its prediction, or says why there is none.
     pub fn predict(&self, run: &MeasuredRun) -> Result<Vec<Record>, Skip> {
         let profile = self.profiles.get(&run.model.name).cloned();
+        let profile = if run.is_as_profiled { profile.map(LayerProfile::of_whole_model) } else { profile };
         let profiled = profile.is_some();
         let model = profile.as_ref().map_or_else(|| run.model.clone(), |profile| as_profiled(&run.model, profile));
         let cost = CostModel::new(model, run.cost, profile).with_framework(run.framework);

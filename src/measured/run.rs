@@ -39,6 +39,8 @@ pub struct MeasuredRun {
     pub is_unconfirmed: bool,
     /// What was trained.
     pub model: ModelSpec,
+    /// Whether a profile of the model has all that ran.
+    pub is_as_profiled: bool,
     /// The nodes.
     pub cluster: Cluster,
     /// What stood where.

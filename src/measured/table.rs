@@ -80,6 +80,7 @@ fn reading(row: &Row) -> Result<Reading, MeasuredError> {
         source,
         is_unconfirmed: row.text("notes").contains("memory") || row.text("inter_link").contains("memory"),
         model: job.model,
+        is_as_profiled: false,
         cluster: job.cluster,
         plan: job.plan,
         cost: job.cost,

@@ -7,9 +7,12 @@ use std::sync::Arc;
 /// Nodes of GPUs that the plan names by their types, where nobody has described the cluster.
 ///
 /// # Errors
-/// Where a type isn't in the catalog.
+/// Where a type isn't in the catalog, which has no CPU cores either.
 pub fn cluster_of_plan(plan: &Plan, defaults: &NodeDefaults) -> Result<Cluster, ClusterError> {
-    nodes_of_plan(plan, defaults, |stage| GpuSpec::lookup(&stage.gpu_type))
+    let gpu = |stage: &Stage| {
+        if stage.gpu_type == GpuSpec::CORE { Err(ClusterError::Cores) } else { GpuSpec::lookup(&stage.gpu_type) }
+    };
+    nodes_of_plan(plan, defaults, gpu)
 }
 
 /// The nodes of a plan, each with as many devices as the plan uses of it.

@@ -226,7 +226,7 @@ impl LayerProfile {
 
     /// Checks and sorts the entries; `path` names their origin in errors.
     pub fn from_entries(file: ProfileFile, path: &str) -> Result<Self, ProfileError> {
-        let mut profile = Self { model: file.model.clone(), curves: Vec::new(), links: None };
+        let mut profile = Self { model: file.model.clone(), curves: Vec::new(), links: None, is_whole: false };
         profile.add(file, path)?;
         Ok(profile)
     }

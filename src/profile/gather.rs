@@ -13,7 +13,7 @@ impl LayerProfile {
     /// # Errors
     /// Where a file can't be read, is none or measures what another one has measured; where nothing measures the model.
     pub fn read_all(paths: &[PathBuf], model: &ModelSpec) -> Result<Self, ProfileError> {
-        let mut all = Self { model: model.name.clone(), curves: Vec::new(), links: None };
+        let mut all = Self { model: model.name.clone(), curves: Vec::new(), links: None, is_whole: false };
         let mut other = None;
         for path in paths {
             let is_folder = path.is_dir();

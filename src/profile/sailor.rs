@@ -7,8 +7,10 @@
 //!   stands at every block: divided by that model's parameters it is the step of one parameter.
 //! - The backward pass of the embedding wasn't measured and stands there with a few microseconds.
 //! - Points that ran out of memory are left out, and so aren't measured here either.
+//! - Smaller micro batches were measured first, and some took longer than larger ones: an embedding twice as long for one
+//!   sample as for two. No pass does, so that it is believed to take what the larger one took.
 
-use super::{BlockMemory, MeasuredBlock, ProfileEntry, ProfileFile, SCHEMA_VERSION};
+use super::{BlockMemory, Measured, MeasuredBlock, ProfileEntry, ProfileFile, SCHEMA_VERSION};
 use crate::model::Precision;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -68,7 +70,8 @@ impl SailorFile {
             return Err(format!("`layers` has {} of them, expected embedding, layers and head", self.layers.len()));
         }
         let entries = self.by_micro_batch_size.iter().map(|(size, times)| self.entry(*size, times));
-        let entries = entries.collect::<Result<Vec<_>, String>>()?;
+        let mut entries = entries.collect::<Result<Vec<_>, String>>()?;
+        put_in_order(&mut entries);
         let model = model_of_sailor(&self.model);
         Ok(ProfileFile { schema_version: SCHEMA_VERSION, model, entries, links: None })
     }
@@ -96,7 +99,7 @@ impl SailorFile {
         let (embedding, head) = (blocks[0].time(), blocks[blocks.len() - 1].time());
         let layers = &blocks[1..blocks.len() - 1];
         let mean = |of: fn(&MeasuredBlock) -> f64| layers.iter().map(of).sum::<f64>() / layers.len() as f64;
-        let layer = super::Measured { forward_s: mean(|b| b.forward_s), backward_s: mean(|b| b.backward_s) };
+        let layer = Measured { forward_s: mean(|b| b.forward_s), backward_s: mean(|b| b.backward_s) };
         // Where the step wasn't measured it stands there as zero.
         let step_s = Some(times.update[0]).filter(|step_s| *step_s > 0.0);
         Ok(ProfileEntry {
@@ -124,6 +127,21 @@ impl Layer {
             stored_activations: self.stored_act_floats_per_sample?,
             output_activations: self.output_act_floats_per_sample?,
         })
+    }
+}
+
+/// Has no micro batch take longer than a larger one. Entries come in the order of their sizes; what was measured block by
+/// block stays as it was.
+fn put_in_order(entries: &mut [ProfileEntry]) {
+    let shorter = |time: Measured, larger: Measured| Measured {
+        forward_s: time.forward_s.min(larger.forward_s),
+        backward_s: time.backward_s.min(larger.backward_s),
+    };
+    for index in (1..entries.len()).rev() {
+        let [.., entry, larger] = &mut entries[..=index] else { unreachable!("an index from one on") };
+        entry.layer = shorter(entry.layer, larger.layer);
+        entry.embedding = entry.embedding.zip(larger.embedding).map(|(time, larger)| shorter(time, larger));
+        entry.head = entry.head.zip(larger.head).map(|(time, larger)| shorter(time, larger));
     }
 }
 

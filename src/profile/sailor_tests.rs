@@ -144,3 +144,18 @@ fn the_published_profiles_are_read_whole() {
     };
     assert!(at("V100-16", 1, 4).is_ok() && at("V100-16", 1, 8).is_err() && at("V100-16", 8, 8).is_ok());
 }
+
+#[test]
+fn no_micro_batch_takes_longer_than_a_larger_one() {
+    let text = file("OPT-350", "A100-40", 70).replace(
+        "\"by_micro_batch_size\": {",
+        "\"by_micro_batch_size\": {\"1\": {\"fwd_s\": [0.3, 0.1, 0.1, 0.6], \"bwd_s\": [1e-6, 0.3, 0.3, 0.8], \"update_s\": [0.5, 0.5, 0.5, 0.5]}, ",
+    );
+    let profile = LayerProfile::from_json(&text, "p.json").unwrap();
+    let of = |block| profile.measured(block, query("A100-40", 1)).unwrap().unwrap();
+    assert_eq!(of(Block::Embedding), Measured { forward_s: 0.1, backward_s: 1e-6 });
+    assert_eq!(of(Block::Head), Measured { forward_s: 0.5, backward_s: 0.7 });
+    assert!((of(LAYER).forward_s - 0.1).abs() < 1e-12 && (of(LAYER).backward_s - 0.3).abs() < 1e-12);
+    // Block by block it stays as it was measured.
+    assert!(profile.blocks(query("A100-40", 1)).unwrap().0[0].forward_s > 0.2);
+}

@@ -72,3 +72,43 @@ fn a_plan_that_does_not_fit_is_shown_and_warned_of() {
     assert!(ran.stderr.contains("warning: replica 0 stage 0: needs "), "{}", ran.stderr);
     assert!(ran.stdout.contains("Memory of a GPU at its peak"), "{}", ran.stdout);
 }
+
+#[test]
+fn a_plan_for_cores_is_refused_with_what_to_do() {
+    let (sandbox, _) = planned("1f1b");
+    let cores = sandbox.read("plan.json").replace("V100-16\"", "cpu\"");
+    let sandbox = sandbox.file("cores.json", cores);
+    let parts = ["a plan for CPU cores can't be simulated", "autohet-run check --plan", "--cluster 1x2xT4"];
+    sandbox.refuses(&["iteration", "--plan", "cores.json"], &parts);
+}
+
+/// One GPU does one thing after the other, each with a mean of its price and a deviation of a tenth of it: the iteration's
+/// mean is the sum, its variance that of the squares.
+#[test]
+fn an_iteration_varies_as_a_sum_does() {
+    let sandbox = Sandbox::new();
+    let job = ["plan", "--cluster", "1x1xA100-80", "--model", "opt-350m", "--global-batch-size", "64"];
+    let ran = sandbox.run(&[&job[..], &["--planner", "megatron", "--out", "plan.json"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let varied = ["iteration", "--plan", "plan.json", "--jitter", "0.1", "--repetitions", "4000", "--format", "json"];
+    let ran = sandbox.run(&[&varied[..], &["--perfetto", "p.json"]].concat());
+    let iteration: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let timeline: Value = serde_json::from_str(&sandbox.read("p.json")).unwrap();
+    let slices = timeline["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X");
+    let seconds: Vec<f64> = slices.map(|slice| slice["dur"].as_f64().unwrap() * 1e-6).collect();
+    let mean_s: f64 = seconds.iter().sum();
+    let deviation_s = 0.1 * seconds.iter().map(|s| s * s).sum::<f64>().sqrt();
+    let figure = |key: &str| iteration["variation"][key].as_f64().unwrap();
+    assert_eq!(iteration["variation"]["repetitions"], 4000);
+    // Five standard errors of 4000 iterations.
+    assert!((figure("mean_s") - mean_s).abs() < 5.0 * deviation_s / 4000_f64.sqrt(), "{iteration}");
+    // Nine in ten of what is nearly normal are within 1.645 deviations.
+    let width_s = figure("p95_s") - figure("p05_s");
+    assert!((width_s / (2.0 * 1.645 * deviation_s) - 1.0).abs() < 0.07, "{width_s} {deviation_s}");
+    assert_eq!(sandbox.run(&varied).stdout, ran.stdout);
+    let table = sandbox.run(&["iteration", "--plan", "plan.json", "--stragglers", "1:0.5", "--repetitions", "3"]);
+    assert!(table.stdout.contains("of 3 iterations that vary"), "{}", table.stdout);
+    let slow = sandbox.run(&["iteration", "--plan", "plan.json", "--stragglers", "1:0.5", "--format", "json"]);
+    let slow: Value = serde_json::from_str(&slow.stdout).unwrap();
+    assert!((slow["variation"]["median_s"].as_f64().unwrap() / mean_s - 1.5).abs() < 1e-6, "{slow}");
+}

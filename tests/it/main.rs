@@ -3,6 +3,7 @@
 mod bad_input;
 mod bounds;
 mod browser;
+mod collectives;
 mod contract;
 mod determinism;
 mod documents;
@@ -23,4 +24,5 @@ mod support;
 mod sweep;
 mod terminal;
 mod tidy;
+mod trace_events;
 mod validate;

@@ -1,6 +1,6 @@
 //! Arguments of `iteration`.
 
-use super::Format;
+use super::{Format, VariationArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -11,7 +11,8 @@ Examples:
   autohet-sim plan --cluster 4x1xA100-80 --model gpt3-1.3b --global-batch-size 16 --schedule zb-h1 --out plan.json
   autohet-sim iteration --plan plan.json --gantt iteration.svg
   autohet-sim iteration --plan plan.json --cluster cluster.toml --perfetto iteration.json --format json
-  autohet-sim iteration --plan plan.json --profile profiles/ --nic-gbit-per-s 25";
+  autohet-sim iteration --plan plan.json --profile profiles/ --nic-gbit-per-s 25
+  autohet-sim iteration --plan plan.json --jitter 0.05 --stragglers 0.01:0.3";
 
 #[derive(Debug, Args)]
 #[command(after_help = ITERATION_EXAMPLES)]
@@ -40,6 +41,8 @@ pub(in crate::cli) struct IterationArgs {
     /// Write its timeline for ui.perfetto.dev, with the memory of each stage
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) perfetto: Option<PathBuf>,
+    #[command(flatten)]
+    pub(in crate::cli) variation: VariationArgs,
     /// What to print on stdout
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(in crate::cli) format: Format,

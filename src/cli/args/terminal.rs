@@ -55,8 +55,51 @@ pub(in crate::cli) enum ShowCommand {
     Gpu(ShowGpuArgs),
     /// The shapes of a model, its parameters, and the FLOPs of training it.
     Model(ShowModelArgs),
+    /// How long GPUs of a cluster take to communicate where nothing else is going on.
+    Collectives(ShowCollectivesArgs),
     /// The JSON schema of a kind of file.
     Schema(ShowSchemaArgs),
+}
+
+const COLLECTIVES_EXAMPLES: &str = "\
+All-reduces by a ring, NCCL's trees, a hierarchy, and as NCCL would choose; reduce-scatter, all-gather, all-to-all, sends.
+
+Examples:
+  autohet-sim show collectives 2x8xA100-80
+  autohet-sim show collectives 4x4xT4+1x8xA100-80 --nic-gbit-per-s 25 --sizes 1MB,1GB --format csv";
+
+#[derive(Debug, Args)]
+#[command(after_help = COLLECTIVES_EXAMPLES)]
+pub(in crate::cli) struct ShowCollectivesArgs {
+    /// Nodes: 2x8xA100-80+4x8xH20, or a TOML file
+    #[arg(value_name = "MIX|FILE")]
+    pub(in crate::cli) cluster: String,
+    /// Sizes of each GPU's buffer, such as 64kB or 1GB
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_size, default_value = "64kB,1MB,16MB,256MB")]
+    pub(in crate::cli) sizes: Vec<u64>,
+    /// Network interfaces of each node, at most one for each GPU [default: 1]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub(in crate::cli) nics_per_node: Option<u32>,
+    /// Bandwidth of each network interface [default: 100]
+    #[arg(long, value_name = "GBIT", allow_negative_numbers = true)]
+    pub(in crate::cli) nic_gbit_per_s: Option<f64>,
+    /// Latency of each network interface [default: 20]
+    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
+    pub(in crate::cli) nic_latency_us: Option<f64>,
+    /// What to print on stdout
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(in crate::cli) format: Format,
+}
+
+/// Bytes: `64kB`, `1.5 GB`, `4096`.
+fn parse_size(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, f64); 5] = [("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("B", 1.0)];
+    let text = text.trim();
+    let unit = UNITS.into_iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)));
+    let (number, scale) = unit.unwrap_or((text, 1.0));
+    let bytes = number.trim().parse::<f64>().ok().map(|number| (number * scale).round());
+    let bytes = bytes.filter(|bytes| (1.0..=1e15).contains(bytes)).map(|bytes| bytes as u64);
+    bytes.ok_or_else(|| "not a size\nhint: write `64kB`, `16MB` or `1GB`, from one byte to 1000 TB".into())
 }
 
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a core is called in plans.
-pub(super) const CPU: &str = "cpu";
+pub(super) const CPU: &str = GpuSpec::CORE;
 
 /// What a device of this machine is called in profiles.
 pub(super) fn device_name(backend: Backend) -> &'static str {

@@ -94,6 +94,11 @@ impl GroupShape {
         nccl::choose(self, collective, bytes)
     }
 
+    /// An all-reduce by NCCL's trees, by the protocol that it expects to be fastest; none within one node.
+    pub fn nccl_tree(&self, bytes: f64) -> Option<CollectiveCost> {
+        nccl::tree_all_reduce(self, bytes)
+    }
+
     /// Seconds of a collective on idle links.
     pub fn seconds(&self, cost: &CollectiveCost) -> f64 {
         if self.ranks < 2 {

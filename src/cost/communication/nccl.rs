@@ -52,31 +52,30 @@ const LOW_LATENCY_ACROSS: f64 = 1.8;
 
 /// What NCCL would choose.
 pub(super) fn choose(shape: &GroupShape, collective: Collective, bytes: f64) -> CollectiveCost {
-    let mut best: Option<(f64, CollectiveCost)> = None;
-    for algorithm in [Algorithm::Ring, Algorithm::Tree] {
-        // One node has no tree over nodes; only all-reduces are done by trees.
-        if algorithm == Algorithm::Tree && (collective != Collective::AllReduce || shape.nodes < 2) {
-            continue;
-        }
-        for protocol in [Protocol::Simple, Protocol::LowLatency, Protocol::LowLatency128] {
-            if protocol == Protocol::LowLatency128 && (shape.medium != Medium::NvLink || shape.nodes > 1) {
-                continue;
-            }
-            // Sends and receives, of which an all-to-all is made, are `Simple`.
-            if collective == Collective::AllToAll && protocol != Protocol::Simple {
-                continue;
-            }
-            let cost = match algorithm {
-                Algorithm::Ring => ring(shape, collective, protocol, bytes),
-                Algorithm::Tree => tree(shape, protocol, bytes),
-            };
-            let seconds = shape.seconds(&cost);
-            if best.is_none_or(|(least_s, _)| seconds < least_s) {
-                best = Some((seconds, cost));
-            }
-        }
-    }
-    best.expect("a ring is always possible").1
+    // Only all-reduces are done by trees.
+    let tree = if collective == Collective::AllReduce { tree_all_reduce(shape, bytes) } else { None };
+    let ring = |protocol| ring(shape, collective, protocol, bytes);
+    // Sends and receives, of which an all-to-all is made, are `Simple`.
+    let protocols = protocols(shape).filter(|&p| collective != Collective::AllToAll || p == Protocol::Simple);
+    let rings = protocols.map(ring);
+    fastest(shape, rings.chain(tree)).expect("a ring is always possible")
+}
+
+/// By trees over the nodes, where there are several.
+pub(super) fn tree_all_reduce(shape: &GroupShape, bytes: f64) -> Option<CollectiveCost> {
+    let trees = protocols(shape).filter(|_| shape.nodes > 1).map(|protocol| tree(shape, protocol, bytes));
+    fastest(shape, trees)
+}
+
+fn protocols(shape: &GroupShape) -> impl Iterator<Item = Protocol> {
+    let has_low_latency_128 = shape.medium == Medium::NvLink && shape.nodes == 1;
+    let all = [Protocol::Simple, Protocol::LowLatency, Protocol::LowLatency128];
+    all.into_iter().filter(move |&protocol| protocol != Protocol::LowLatency128 || has_low_latency_128)
+}
+
+/// The first of those that take the least time.
+fn fastest(shape: &GroupShape, costs: impl Iterator<Item = CollectiveCost>) -> Option<CollectiveCost> {
+    costs.min_by(|a, b| shape.seconds(a).total_cmp(&shape.seconds(b)))
 }
 
 fn ring(shape: &GroupShape, collective: Collective, protocol: Protocol, bytes: f64) -> CollectiveCost {

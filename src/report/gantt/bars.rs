@@ -42,7 +42,7 @@ impl Kind {
             (Self::Optimizer, _) => "#2b2b2b",
             (Self::Send, _) => "#7a3b8f",
             (Self::Receive, _) => "#c79ad6",
-            (Self::Reduction, _) => "#3f4a5a",
+            (Self::Reduction, _) => "#72849c",
             (Self::Redundant, _) => "#d9e4ee",
         }
     }

@@ -65,6 +65,13 @@ enum MeetingKind {
     Group(u32, usize),
 }
 
+impl Meeting {
+    /// Of a transfer that is no part of a program.
+    pub(super) fn alone(start: SimTime) -> Self {
+        Self { kind: MeetingKind::Group(0, 0), start }
+    }
+}
+
 impl<'a> SimBackend<'a> {
     /// A world at time zero in which nothing was issued.
     pub fn new(program: &'a Program, priced: &'a PricedProgram) -> Self {

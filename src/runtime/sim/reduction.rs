@@ -2,7 +2,7 @@
 
 use super::pricing::GroupPrice;
 use super::topology::Topology;
-use crate::cost::communication::{Algorithm, Collective, CollectiveCost};
+use crate::cost::communication::{Algorithm, Collective, CollectiveCost, GroupShape};
 use crate::cost::{Collectives, CostModel, OptimizerState};
 use crate::ids::Rank;
 use crate::plan::Plan;
@@ -18,34 +18,59 @@ pub(super) fn price_group(plan: &Plan, group: &Group, cost: &CostModel, topology
     let framework = cost.framework();
     let is_scattered = framework.optimizer == OptimizerState::Sharded && plan.replicas.len() > 1;
     let collective = if is_scattered { Collective::ReduceScatter } else { Collective::AllReduce };
-    if framework.collectives == Collectives::Hierarchical
-        && !is_scattered
-        && let Some(price) = hierarchical(&group.ranks, gradient_bytes, topology)
+    let mut price = price_collective(collective, &group.ranks, gradient_bytes, framework.collectives, topology);
+    if is_scattered {
+        let shape = topology.shape(&group.ranks);
+        price.gathered_bytes = cost_of(Collective::AllGather, &shape, weight_bytes, framework.collectives).link_bytes;
+    }
+    price
+}
+
+/// Prices a collective of `bytes`, the size of each rank's whole buffer.
+pub(super) fn price_collective(
+    collective: Collective,
+    ranks: &[Rank],
+    bytes: f64,
+    how: Collectives,
+    topology: &mut Topology<'_>,
+) -> GroupPrice {
+    if how == Collectives::Hierarchical
+        && collective == Collective::AllReduce
+        && let Some(price) = hierarchical(ranks, bytes, topology)
     {
         return price;
     }
-    let shape = topology.shape(&group.ranks);
-    let of = |collective, bytes| match framework.collectives {
-        Collectives::Nccl => shape.nccl(collective, bytes),
-        Collectives::Ring | Collectives::Hierarchical => shape.ring_in_step(collective, bytes),
-    };
-    let reduced = of(collective, gradient_bytes);
-    let route = route(&group.ranks, &reduced, gradient_bytes, topology);
-    let gathered_bytes = if is_scattered { of(Collective::AllGather, weight_bytes).link_bytes } else { 0.0 };
-    GroupPrice { ring_bytes: reduced.link_bytes, route, then: Vec::new(), gathered_bytes }
+    price_as(collective, &cost_of(collective, &topology.shape(ranks), bytes, how), ranks, bytes, topology)
 }
 
-fn route(ranks: &[Rank], cost: &CollectiveCost, bytes: f64, topology: &mut Topology<'_>) -> u32 {
+/// The same in one phase, of this cost.
+pub(super) fn price_as(
+    collective: Collective,
+    cost: &CollectiveCost,
+    ranks: &[Rank],
+    bytes: f64,
+    topology: &mut Topology<'_>,
+) -> GroupPrice {
     let latency = SimTime::from_seconds(cost.latency_s);
-    match cost.algorithm {
-        Algorithm::Ring => topology.ring(ranks, latency, bytes / ranks.len() as f64),
-        Algorithm::Tree => topology.tree(ranks, latency, bytes / 2.0),
+    let share = bytes / ranks.len() as f64;
+    let (route, ring_bytes) = match (collective, cost.algorithm) {
+        (Collective::AllToAll, _) => (topology.every_pair(ranks, latency, share), share),
+        (_, Algorithm::Ring) => (topology.ring(ranks, latency, share), cost.link_bytes),
+        (_, Algorithm::Tree) => (topology.tree(ranks, latency, bytes / 2.0), cost.link_bytes),
+    };
+    GroupPrice { ring_bytes, route, then: Vec::new(), gathered_bytes: 0.0 }
+}
+
+fn cost_of(collective: Collective, shape: &GroupShape, bytes: f64, how: Collectives) -> CollectiveCost {
+    match how {
+        Collectives::Nccl => shape.nccl(collective, bytes),
+        Collectives::Ring | Collectives::Hierarchical => shape.ring_in_step(collective, bytes),
     }
 }
 
 /// Within each node, between those who hold the same share, and within each node again; `None` where the group hasn't as
 /// many members, more than one, in each of several nodes.
-fn hierarchical(ranks: &[Rank], bytes: f64, topology: &mut Topology<'_>) -> Option<GroupPrice> {
+pub(super) fn hierarchical(ranks: &[Rank], bytes: f64, topology: &mut Topology<'_>) -> Option<GroupPrice> {
     let nodes: Vec<Vec<Rank>> = topology
         .by_node(ranks)
         .into_values()

@@ -49,6 +49,18 @@ impl<'a> Topology<'a> {
     pub(super) fn new(plan: &Plan, cluster: &'a Cluster) -> Result<Self, SimError> {
         let by_name: HashMap<&str, NodeId> =
             cluster.nodes.iter().enumerate().map(|(index, node)| (node.name.as_str(), NodeId::from(index))).collect();
+        let mut topology = Self::of(cluster, &[]);
+        for stage in plan.replicas.iter().flat_map(|replica| &replica.stages) {
+            let id = *by_name.get(stage.node.as_str()).ok_or_else(|| SimError::UnknownNode(stage.node.clone()))?;
+            for &gpu in &stage.gpus {
+                topology.place(id, gpu, cluster.node(id));
+            }
+        }
+        Ok(topology)
+    }
+
+    /// Of ranks that sit on these GPUs.
+    pub(super) fn of(cluster: &'a Cluster, places: &[(NodeId, u32)]) -> Self {
         let mut topology = Self {
             cluster,
             ranks: Vec::new(),
@@ -57,13 +69,10 @@ impl<'a> Topology<'a> {
             ports: BTreeMap::new(),
             switches: BTreeMap::new(),
         };
-        for stage in plan.replicas.iter().flat_map(|replica| &replica.stages) {
-            let id = *by_name.get(stage.node.as_str()).ok_or_else(|| SimError::UnknownNode(stage.node.clone()))?;
-            for &gpu in &stage.gpus {
-                topology.place(id, gpu, cluster.node(id));
-            }
+        for &(id, gpu) in places {
+            topology.place(id, gpu, cluster.node(id));
         }
-        Ok(topology)
+        topology
     }
 
     fn place(&mut self, id: NodeId, gpu: u32, node: &Node) {
@@ -87,7 +96,7 @@ impl<'a> Topology<'a> {
         self.cross(from, to, &mut crossings);
         let latency_s = self.cluster.path(self.node(from), self.node(to)).latency_s;
         let route = self.add_route(crossings, SimTime::from_seconds(latency_s));
-        self.limit_flow(route, &[(from, to, 1)], bytes);
+        self.limit_flow(route, &[(from, to, 1)], bytes, 1.0);
         route
     }
 
@@ -120,7 +129,7 @@ impl<'a> Topology<'a> {
             }
         }
         let route = self.add_route(crossings, latency);
-        self.limit_flow(route, &all_edges, message_bytes);
+        self.limit_flow(route, &all_edges, message_bytes, 1.0);
         route
     }
 
@@ -146,7 +155,33 @@ impl<'a> Topology<'a> {
         let ends: Vec<_> = nodes.values().map(|members| (members[0].0, self.exits(members).0.len())).collect();
         let edges: Vec<_> = ends.windows(2).map(|pair| (pair[0].0, pair[1].0, pair[0].1.min(pair[1].1))).collect();
         let route = self.add_route(crossings, latency);
-        self.limit_flow(route, &edges, message_bytes);
+        self.limit_flow(route, &edges, message_bytes, 1.0);
+        route
+    }
+
+    /// A way over all links between any two ranks at once; the bytes that take it are those from one of them to one other.
+    pub(super) fn every_pair(&mut self, ranks: &[Rank], latency: SimTime, message_bytes: f64) -> u32 {
+        let mut crossings = Crossings::default();
+        let nodes = self.by_node(ranks);
+        let mut farthest = 0;
+        for members in nodes.values() {
+            let away = ranks.len() - members.len();
+            farthest = farthest.max(away);
+            for &(from, gpu) in members {
+                for (to, _) in members.iter().filter(|(to, _)| *to != from) {
+                    self.cross(from, *to, &mut crossings);
+                }
+                let mut once = Crossings::default();
+                self.leave(&[(from, gpu)], &mut once);
+                self.enter(&[(from, gpu)], &mut once);
+                once.0.into_iter().for_each(|(link, times)| crossings.add(link, times * away as f64));
+            }
+        }
+        let firsts: Vec<Rank> = nodes.values().map(|members| members[0].0).collect();
+        let edges: Vec<_> = firsts.windows(2).map(|pair| (pair[0], pair[1], 1)).collect();
+        let route = self.add_route(crossings, latency);
+        // A rank sends to one after the other.
+        self.limit_flow(route, &edges, message_bytes, farthest as f64);
         route
     }
 
@@ -230,15 +265,16 @@ impl<'a> Topology<'a> {
     }
 
     /// Has a route take no more than flows of such messages reach on the slowest of its edges, one for each interface that an
-    /// end leaves or enters its node by. The route's links are shared with others as before; this limit is its own.
-    fn limit_flow(&mut self, route: u32, edges: &[(Rank, Rank, usize)], message_bytes: f64) {
+    /// end leaves or enters its node by. The route's links are shared with others as before; this limit is its own, and so many
+    /// times what takes the route passes it.
+    fn limit_flow(&mut self, route: u32, edges: &[(Rank, Rank, usize)], message_bytes: f64, times: f64) {
         let flow =
             |(from, to): (Rank, Rank)| self.cluster.flow_bytes_per_s(self.node(from), self.node(to), message_bytes);
         let least = edges.iter().map(|&(from, to, flows)| flow((from, to)) * flows as f64);
         let least = least.fold(f64::INFINITY, f64::min);
         if least.is_finite() {
             let limit = self.network.add_link(least);
-            self.network.extend_route(route, limit, 1.0, SimTime::ZERO);
+            self.network.extend_route(route, limit, times, SimTime::ZERO);
         }
     }
 }
