@@ -28,7 +28,7 @@ use crate::cost::Framework;
 use crate::model::Precision;
 use crate::suggest;
 use crate::trace::{Polarity, TimeUnit, TraceFormat, WhichNode};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,12 +49,14 @@ const MORE_REPLAY_EXAMPLES: &str = "
 /// Without a subcommand it replays a trace of spot nodes under several policies, prints how far each one trained and
 /// what it cost, and writes the details to a folder under results/ with the name of the trace.
 #[derive(Debug, Parser)]
-#[command(name = "autohet-sim", version, after_help = REPLAY_EXAMPLES, after_long_help = REPLAY_EXAMPLES.to_owned() + MORE_REPLAY_EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(name = "autohet-sim", version, after_help = REPLAY_EXAMPLES, after_long_help = REPLAY_EXAMPLES.to_owned() + MORE_REPLAY_EXAMPLES, args_conflicts_with_subcommands = true, disable_help_flag = true)]
 pub struct SimArgs {
     #[command(subcommand)]
     pub(super) command: Option<SimCommand>,
     #[command(flatten)]
     pub(super) replay: ReplayArgs,
+    #[command(flatten)]
+    pub(super) help: HelpArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -92,6 +94,17 @@ pub(super) enum SimCommand {
     Man(ManArgs),
 }
 
+/// Help in two lengths: what most people need, on one screen, and all of it.
+#[derive(Debug, Args)]
+pub(super) struct HelpArgs {
+    /// Print this help
+    #[arg(long, short, global = true, action = ArgAction::HelpShort)]
+    help: Option<bool>,
+    /// Print all options, at length
+    #[arg(long, global = true, action = ArgAction::HelpLong)]
+    help_all: Option<bool>,
+}
+
 /// How results are printed: the same in four forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
@@ -103,16 +116,6 @@ pub(super) enum Format {
     Csv,
     /// For a document.
     Markdown,
-}
-
-/// How a run that goes on is printed.
-#[cfg(feature = "burn-cpu")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum StreamFormat {
-    /// For people.
-    Table,
-    /// For machines.
-    Json,
 }
 
 /// Engines of the planner autohet.

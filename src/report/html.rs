@@ -1,5 +1,6 @@
 //! `report.html`: results as one page that opens from a file, without network, on a phone, in the dark and on paper.
 
+mod costs;
 mod plan;
 mod replay;
 mod sweep;
