@@ -63,9 +63,9 @@ pub struct SimArgs {
 pub(super) enum SimCommand {
     /// Plans training on a cluster and prints the plan.
     Plan(PlanArgs),
-    /// Puts the plans of several planners side by side, all judged by the simulator.
+    /// Puts the plans of several planners side by side.
     Compare(CompareArgs),
-    /// Executes one iteration of a plan: what its GPUs do, what fills their memory, a chart of it.
+    /// Executes one iteration of a plan, and draws it.
     Iteration(IterationArgs),
     /// Repeats published comparisons.
     #[command(subcommand, after_help = "Example:\n  autohet-sim reproduce paper")]
@@ -75,15 +75,15 @@ pub(super) enum SimCommand {
     Trace(TraceCommand),
     /// Replays many traces, or many markets made from one description.
     Across(AcrossArgs),
-    /// Predicts runs that others measured, and says how far off it is.
+    /// Predicts runs that others measured: how far off is it?
     Validate(ValidateArgs),
-    /// Does many runs over whatever is varied, and compares them with earlier ones.
+    /// Does many runs over whatever is varied, against a baseline.
     Sweep(SweepArgs),
-    /// Says which mix of GPUs to rent for a budget, and how to train on it.
+    /// Says which mix of GPUs to rent for a budget.
     Recommend(RecommendArgs),
-    /// Says what of this machine works, and what to do about the rest.
+    /// Says what works here, and what to do about the rest.
     Doctor(DoctorArgs),
-    /// Lists what there is by name: models, GPU types, policies and so on.
+    /// Lists models, GPU types, policies and so on by name.
     List(ListArgs),
     /// Shows one of them in full.
     #[command(subcommand, after_help = "Example:\n  autohet-sim show gpu H20")]
@@ -132,7 +132,9 @@ pub(super) enum EngineName {
 /// The training job: shared by replays and plans.
 #[derive(Debug, Default, Args)]
 pub(super) struct JobArgs {
-    /// Model: a preset, a description in TOML or JSON, or Hugging Face's config.json [default: gpt3-6.7b]
+    /// Model: a preset, or a file that describes one [default: gpt3-6.7b]
+    ///
+    /// Files are descriptions in TOML or JSON, or Hugging Face's config.json.
     #[arg(long, value_name = "NAME|FILE", help_heading = "Job")]
     pub(super) model: Option<String>,
     /// Tokens per sample [default: as the model says]
@@ -210,14 +212,16 @@ pub(super) struct ReadingArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ReplayArgs {
-    /// Trace of spot nodes in any of 16 formats, recognised by content (traces/README.md lists them); may be repeated, one for
-    /// each GPU type or zone: the nodes of all are there at once
-    #[arg(long = "trace", value_name = "FILE[:GPUSxTYPE@ZONE]")]
+    /// Trace of spot nodes, in any of 16 formats; may be repeated
+    ///
+    /// The format is recognised by content (traces/README.md lists them). Of several traces, one for each GPU type or zone, the
+    /// nodes of all are there at once. `FILE:GPUSxTYPE@ZONE` says what its nodes are.
+    #[arg(long = "trace", value_name = "FILE")]
     pub(super) traces: Vec<PathBuf>,
     /// TOML file of settings; other options go before it
     #[arg(long, value_name = "FILE")]
     pub(super) scenario: Option<PathBuf>,
-    /// Policies to replay, or all [default: autohet,varuna,restart]
+    /// Policies, or all [default: autohet,varuna,restart]
     ///
     /// There are autohet, varuna, restart, bamboo, oobleck, parcae, on-demand and oracle; `autohet-sim list policies` says what they
     /// do.
@@ -234,10 +238,10 @@ pub(super) struct ReplayArgs {
     /// Time between checkpoints [default: what costs least for the losses observed]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, hide_short_help = true)]
     pub(super) checkpoint_interval_s: Option<f64>,
-    /// Folder for the results [default: results/<name of the trace>]
+    /// Folder for the results [default: results/<trace>]
     #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
-    /// Also write all of it as one page of HTML, which needs nothing else
+    /// Also write all of it as one page of HTML
     #[arg(long, value_name = "HTML")]
     pub(super) report: Option<PathBuf>,
     /// What to print on stdout
@@ -246,7 +250,7 @@ pub(super) struct ReplayArgs {
     /// Print nothing on stderr but errors
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
-    /// Say on stderr what is read, done and written, and how long it takes
+    /// Say on stderr what is done, and how long it takes
     #[arg(long, short, global = true, conflicts_with = "quiet")]
     pub(super) verbose: bool,
 }

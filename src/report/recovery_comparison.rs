@@ -157,7 +157,11 @@ pub fn recovery_table(comparison: &RecoveryComparison, screen: Screen) -> String
         // A table for each job, whose names would leave no room for figures.
         let mut jobs: Vec<[String; 2]> = Vec::new();
         let job = |case: &RecoveryCase| [case.model.clone(), case.cluster.clone()];
-        comparison.cases.iter().map(job).for_each(|job| if !jobs.contains(&job) { jobs.push(job) });
+        for job in comparison.cases.iter().map(job) {
+            if !jobs.contains(&job) {
+                jobs.push(job);
+            }
+        }
         let kept = |cells: &[String; 9]| [&cells[..1], &cells[3..]].concat();
         let columns = kept(&COLUMNS.map(str::to_owned));
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();

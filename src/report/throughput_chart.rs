@@ -19,7 +19,7 @@ use plotters::style::RGBColor;
 const WIDTH: i32 = 900;
 /// Left and right edge of all panels; the margins hold tick labels and legends.
 const LEFT: i32 = 58;
-const RIGHT: i32 = WIDTH - 148;
+const RIGHT: i32 = WIDTH - 160;
 /// Height of the line above a panel that holds its title.
 const TITLE: i32 = 22;
 /// Space between panels.

@@ -129,10 +129,9 @@ fn what_the_guide_has_typed_can_be_typed_and_leaves_no_command_out() {
     let mut commands = Vec::new();
     all_commands(&program(), "autohet-sim", &mut commands);
     let is_shown = |name: &&String| all.iter().any(|command| words(command).join(" ").starts_with(&format!("{name} ")));
-    let is_group = |name: &&String| ["trace", "show", "reproduce"].iter().any(|group| name.ends_with(&format!(" {group}")));
-    let left_out: Vec<&String> = commands
-        .iter()
-        .filter(|name| !is_group(name) && !is_shown(name) && !all.contains(name))
-        .collect();
+    let is_group =
+        |name: &&String| ["trace", "show", "reproduce"].iter().any(|group| name.ends_with(&format!(" {group}")));
+    let left_out: Vec<&String> =
+        commands.iter().filter(|name| !is_group(name) && !is_shown(name) && !all.contains(name)).collect();
     assert!(left_out.is_empty(), "no example of {left_out:?}");
 }

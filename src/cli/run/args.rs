@@ -55,7 +55,9 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Plan")]
 pub(super) struct PlanningArgs {
-    /// Plan, as `autohet-sim plan --out` or `--plan-out` writes it [default: planned for the devices that are there]
+    /// Plan file [default: planned for the devices that are there]
+    ///
+    /// As `autohet-sim plan --out` or `--plan-out` writes it.
     #[arg(long, value_name = "FILE")]
     pub(super) plan: Option<PathBuf>,
     /// Model: a preset, or a file that describes one; with a plan, the plan's
@@ -64,14 +66,14 @@ pub(super) struct PlanningArgs {
     /// Tokens per sample; with a plan, the plan's [default: as the model says]
     #[arg(long, value_name = "TOKENS", hide_short_help = true)]
     pub(super) seq_length: Option<u32>,
-    /// Samples per optimizer step, over all replicas; with a plan, the plan's [default: 8]
+    /// Samples per optimizer step; with a plan, the plan's [default: 8]
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(super) global_batch_size: Option<u32>,
     /// Number format; with a plan, the plan's [default: fp32 on the CPU, bf16 on GPUs]
     #[arg(long, value_parser = crate::cli::args::parse_precision, value_name = "fp32|bf16", hide_short_help = true)]
     pub(super) precision: Option<Precision>,
     /// Processes to plan for [default: one a core, or one an entry of `--device-map`]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64), hide_short_help = true)]
     pub(super) ranks: Option<u32>,
     /// Also write the plan that was made, to use it again
     #[arg(long, value_name = "FILE", hide_short_help = true)]
@@ -82,7 +84,7 @@ pub(super) struct PlanningArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data")]
 pub(super) struct DataArgs {
-    /// Text or tokens to train on [default: a synthetic language drawn from the seed]
+    /// Text or tokens to train on [default: a synthetic language]
     #[arg(long, value_name = "FILE")]
     pub(super) data: Option<PathBuf>,
     /// How the file holds its tokens [default: u16 for .bin and .u16, u32 for .u32, else text]
@@ -152,7 +154,7 @@ pub(super) struct DeviceArgs {
     pub(super) slowdown: Option<Vec<String>>,
     /// Cluster that the plan is for, as a mix or a TOML file; its links are emulated, and without a plan it is planned for
     /// [default: on emulated devices the plan's nodes]
-    #[arg(long, value_name = "MIX|FILE")]
+    #[arg(long, value_name = "MIX|FILE", hide_short_help = true)]
     pub(super) cluster: Option<String>,
     /// Emulated bandwidth of each node's interface where the cluster doesn't say
     #[arg(long, value_name = "GBIT", allow_negative_numbers = true, hide_short_help = true)]
@@ -172,7 +174,9 @@ pub(super) struct DeviceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Checkpoints")]
 pub(super) struct CheckpointArgs {
-    /// Folder for checkpoints; where it has some of this job, training goes on from the newest
+    /// Folder for checkpoints; training goes on from the newest
+    ///
+    /// Where it has some of this job.
     #[arg(long, value_name = "FOLDER")]
     pub(super) checkpoint_dir: Option<PathBuf>,
     /// Iterations from one checkpoint to the next
@@ -184,10 +188,22 @@ pub(super) struct CheckpointArgs {
     pub(super) peer_copies: u32,
     /// Slow the object store down to this rate, in megabytes (10⁶ bytes) a second for each process [default: as fast as the
     /// disk]
-    #[arg(long, value_name = "RATE", requires = "checkpoint_dir", allow_negative_numbers = true, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "RATE",
+        requires = "checkpoint_dir",
+        allow_negative_numbers = true,
+        hide_short_help = true
+    )]
     pub(super) store_mb_per_s: Option<f64>,
     /// Slow the object store down to this rate for all processes together
-    #[arg(long, value_name = "RATE", requires = "checkpoint_dir", allow_negative_numbers = true, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "RATE",
+        requires = "checkpoint_dir",
+        allow_negative_numbers = true,
+        hide_short_help = true
+    )]
     pub(super) store_total_mb_per_s: Option<f64>,
     /// Let the object store take so long before the first byte
     #[arg(
@@ -195,7 +211,9 @@ pub(super) struct CheckpointArgs {
         value_name = "MILLISECONDS",
         default_value_t = 0.0,
         requires = "checkpoint_dir",
-        allow_negative_numbers = true, hide_short_help = true)]
+        allow_negative_numbers = true,
+        hide_short_help = true
+    )]
     pub(super) store_latency_ms: f64,
 }
 
@@ -216,19 +234,28 @@ pub(super) struct InjectionArgs {
     pub(super) silence_s: u64,
     /// Kill a node at a moment of training: its processes get SIGKILL. Phases: warm-up, steady, all-reduce, optimizer,
     /// checkpoint, recovery [example: n1@3:all-reduce]
-    #[arg(long, value_name = "NODE@ITERATION:PHASE")]
+    #[arg(long, value_name = "NODE@ITERATION:PHASE", hide_short_help = true)]
     pub(super) kill: Vec<KillPoint>,
 }
 
 /// A trace that is replayed on real processes.
 #[derive(Debug, Args)]
 pub(super) struct InjectedTraceArgs {
-    /// Trace to replay on real processes: nodes that come are started, nodes under notice are told of, and nodes that go get
-    /// SIGKILL (traces/README.md lists the formats)
+    /// Trace to replay on real processes
+    ///
+    /// Nodes that come are started, nodes under notice are told of, and nodes that go get SIGKILL (traces/README.md lists the
+    /// formats).
     #[arg(long, value_name = "FILE")]
     pub(super) inject: Option<PathBuf>,
     /// How many times faster than in the trace its time passes
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "inject", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        default_value_t = 1.0,
+        requires = "inject",
+        allow_negative_numbers = true,
+        hide_short_help = true
+    )]
     pub(super) trace_speed: f64,
     #[command(flatten)]
     pub(super) reading: ReadingArgs,
@@ -258,8 +285,10 @@ pub(super) struct OutputArgs {
     /// Print nothing but errors, and what `--format` json, csv or markdown asks for
     #[arg(long, short)]
     pub(super) quiet: bool,
-    /// Folder for metrics.csv, events.jsonl, loss.svg, summary.json and timeline.perfetto.json (the last step, for
-    /// ui.perfetto.dev); also when the run fails or is interrupted
+    /// Folder for what was measured, also when the run fails or is interrupted
+    ///
+    /// It gets metrics.csv, events.jsonl, loss.svg, summary.json and timeline.perfetto.json (the last step, for
+    /// ui.perfetto.dev).
     #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
 }

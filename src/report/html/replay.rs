@@ -161,7 +161,9 @@ fn recoveries(replay: &Replay) -> Section {
                 format_seconds(recovery.end.saturating_sub(recovery.start).as_seconds()),
             ];
             let time = recovery.time;
-            row.extend([time.detect, time.plan, time.connect, time.fetch].map(|part| format_seconds(part.as_seconds())));
+            row.extend(
+                [time.detect, time.plan, time.connect, time.fetch].map(|part| format_seconds(part.as_seconds())),
+            );
             row.extend([fetched.own_memory, fetched.own_disk, fetched.peers, fetched.object_store].map(format_bytes));
             rows.push(row);
         }
@@ -190,9 +192,15 @@ mod tests {
             iteration: None,
             scenario: "model = \"gpt3-1.3b\"",
         });
-        for part in
-            ["a&amp;b", "<svg", "restart", "Where the GPU time went", "title=\"restart, useful: ", "object store", "saved by spot"]
-        {
+        for part in [
+            "a&amp;b",
+            "<svg",
+            "restart",
+            "Where the GPU time went",
+            "title=\"restart, useful: ",
+            "object store",
+            "saved by spot",
+        ] {
             assert!(page.contains(part), "{part}");
         }
         assert!(page.len() < 200_000, "{}", page.len());

@@ -207,10 +207,10 @@ fn predictions_for_gpus_are_not_shown_of_cores() {
 #[test]
 fn help_of_subcommands_says_what_they_do() {
     let folder = tempfile::tempdir().unwrap();
-    let check = run(folder.path(), &["check", "--help"]).0;
+    let check = run(folder.path(), &["check", "--help-all"]).0;
     assert!(check.contains("Predicts an iteration") && check.contains("profiled first"), "{check}");
     assert!(!check.contains("--plan-out <FILE>") && !check.contains("planned for the"), "{check}");
-    let profile = run(folder.path(), &["profile", "--help"]).0;
+    let profile = run(folder.path(), &["profile", "--help-all"]).0;
     assert!(profile.contains("for `--profile`") && profile.contains("cut to two layers"), "{profile}");
 }
 
