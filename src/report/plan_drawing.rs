@@ -31,13 +31,13 @@ const ON_COLOR: &str = "#101010";
 const FULL: &str = "#b00020";
 
 /// Replicas that differ in nothing but the nodes they are on.
-struct Kind<'a> {
-    first: usize,
-    replicas: Vec<&'a Replica>,
+pub(super) struct Kind<'a> {
+    pub(super) first: usize,
+    pub(super) replicas: Vec<&'a Replica>,
 }
 
 impl Kind<'_> {
-    fn of(plan: &Plan) -> Vec<Kind<'_>> {
+    pub(super) fn of(plan: &Plan) -> Vec<Kind<'_>> {
         let mut kinds: Vec<Kind<'_>> = Vec::new();
         for (index, replica) in plan.replicas.iter().enumerate() {
             match kinds.iter_mut().find(|kind| is_alike(kind.replicas[0], replica)) {

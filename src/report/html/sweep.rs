@@ -28,11 +28,7 @@ pub fn sweep_html(name: &str, table: &SweepTable, gate: Option<&GateOutcome>, te
         sections.push(changes(gate));
     }
     if let Some(chart) = SweepChart::of(table) {
-        let note = match chart.y {
-            Some(_) => "Dark is more. A dash stands where nothing fits.",
-            None => "",
-        };
-        sections.push(Section::new("Over the axes", note).with_svg(sweep_svg(name, table, &chart)));
+        sections.push(Section::new("Over the axes", "").with_svg(sweep_svg(name, table, &chart)));
     }
     for (figure_name, title) in [("tokens_per_s", "Fastest"), ("usd_per_million_tokens", "Cheapest tokens")] {
         let (columns, rows) = table.shown(figure_name);
