@@ -174,10 +174,10 @@ mod tests {
     use super::*;
     use clap::{Command, CommandFactory, Parser};
 
-    /// Lines of a screen.
-    const SCREEN: usize = 50;
-    /// Commands whose output is a file of its own form.
-    const OF_ONE_FORM: [&str; 5] = ["generate", "convert", "schema", "completions", "man"];
+    /// Columns and lines of a screen.
+    const SCREEN: (usize, usize) = (80, 50);
+    /// Commands whose output is a file of its own form, or none.
+    const OF_ONE_FORM: [&str; 7] = ["generate", "convert", "schema", "completions", "man", "profile", "worker"];
 
     /// Every command that does something, with the words that call it.
     fn commands() -> Vec<(String, Command)> {
@@ -187,36 +187,75 @@ mod tests {
                 add(below, &format!("{name} {}", below.get_name()), found);
             }
         }
-        let mut all = SimArgs::command();
-        all.build();
         let mut found = Vec::new();
-        add(&all, "autohet-sim", &mut found);
+        for mut program in programs() {
+            program.build();
+            let name = program.get_name().to_owned();
+            add(&program, &name, &mut found);
+        }
         found
+    }
+
+    fn programs() -> Vec<Command> {
+        vec![
+            SimArgs::command(),
+            #[cfg(feature = "burn-cpu")]
+            RunArgs::command(),
+        ]
     }
 
     #[test]
     fn help_fits_a_screen_and_has_an_example() {
         let commands = commands();
         assert!(commands.len() > 20, "{}", commands.len());
-        for (name, mut command) in commands {
+        let (width, height) = SCREEN;
+        let mut too_large = Vec::new();
+        for (name, command) in commands {
+            let mut command = command.term_width(width);
             let short = command.render_help().to_string();
-            assert!(short.lines().count() <= SCREEN, "`{name} -h` has {} lines\n{short}", short.lines().count());
+            let widest = short.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+            if short.lines().count() > height || widest > width {
+                too_large
+                    .push(format!("`{name} --help`: {} lines of at most {widest}\n{short}", short.lines().count()));
+            }
             for help in [short, command.render_long_help().to_string()] {
                 let (_, example) =
                     help.rsplit_once("Example").unwrap_or_else(|| panic!("`{name}` has no example\n{help}"));
-                assert!(example.contains("\n  autohet-sim "), "`{name}`\n{help}");
+                assert!(example.contains("\n  autohet-"), "`{name}`\n{help}");
             }
+        }
+        assert!(too_large.is_empty(), "{}", too_large.join("\n"));
+    }
+
+    /// `--help` is the short one in every command.
+    #[test]
+    fn both_lengths_of_help_can_be_asked_for() {
+        for (name, command) in commands() {
+            let words = |option: &'static str| name.split(' ').skip(1).chain([option]).collect::<Vec<_>>();
+            let help = |option| {
+                let whole = std::iter::once("autohet-sim").chain(words(option));
+                let program = programs().into_iter().find(|program| name.starts_with(program.get_name())).unwrap();
+                let shown = program.try_get_matches_from(whole).unwrap_err();
+                assert_eq!(shown.kind(), clap::error::ErrorKind::DisplayHelp, "{name} {option}: {shown}");
+                shown.render().to_string()
+            };
+            assert_eq!(help("-h"), help("--help"), "{name}");
+            let hides = command.get_arguments().any(clap::Arg::is_hide_short_help_set);
+            assert!(!hides || help("--help-all").len() > help("--help").len(), "{name}");
         }
     }
 
     #[test]
     fn examples_are_commands() {
         for (name, command) in commands() {
-            let help = command.clone().term_width(0).render_long_help().to_string();
-            for line in help.lines().filter_map(|line| line.strip_prefix("  autohet-sim ")) {
+            let help = command.clone().term_width(0).render_long_help().to_string().replace("\\\n", " ");
+            for line in help.lines().filter_map(|line| line.strip_prefix("  autohet-")) {
                 let line = line.split(['|', '>']).next().unwrap_or_default();
-                let words = std::iter::once("autohet-sim").chain(line.split_whitespace());
-                let parsed = SimArgs::try_parse_from(words);
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let of = |program: &Command| program.get_name().ends_with(words[0]);
+                // The other program's, where this build has only one.
+                let Some(program) = programs().into_iter().find(of) else { continue };
+                let parsed = program.try_get_matches_from(&words);
                 assert!(parsed.is_ok(), "`{name}`: {line}: {}", parsed.unwrap_err());
             }
         }
@@ -225,8 +264,8 @@ mod tests {
     #[test]
     fn everything_is_printed_in_four_forms() {
         for (name, command) in commands() {
-            let does_nothing = command.has_subcommands()
-                && command.get_arguments().all(|arg| arg.is_global_set() || arg.get_id() == "help");
+            let is_own = |arg: &&clap::Arg| !arg.is_global_set() && arg.get_id() != "help";
+            let does_nothing = command.has_subcommands() && command.get_arguments().find(is_own).is_none();
             if does_nothing || OF_ONE_FORM.contains(&command.get_name()) {
                 continue;
             }

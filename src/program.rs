@@ -22,6 +22,26 @@ use crate::model::Block;
 use std::ops::Range;
 
 /// One iteration of a plan: what every rank does, in order. Made by [`Program::lower`] only.
+///
+/// ```
+/// # use autohet::cluster::{Cluster, NodeDefaults};
+/// # use autohet::cost::{CostModel, CostSettings};
+/// # use autohet::model::ModelSpec;
+/// # use autohet::plan::{PlanLimits, PlanRequest, TrainingSettings};
+/// # use autohet::runtime::sim::Simulator;
+/// #
+/// # let cluster = Cluster::parse_mix("1x2xT4+1x1xV100-16", &NodeDefaults::default())?;
+/// # let cost = CostModel::new(ModelSpec::preset("opt-350m")?, CostSettings::default(), None);
+/// # let training = TrainingSettings { global_batch_size: 16, ..TrainingSettings::default() };
+/// # let limits = PlanLimits::default();
+/// # let request = PlanRequest { cluster: &cluster, cost: &cost, training: &training, judge: &Simulator, limits };
+/// # let plan = autohet::planner::by_name("megatron").unwrap().plan(&request)?.plan;
+/// use autohet::program::{LowerOptions, Program};
+///
+/// let program = Program::lower(&plan, LowerOptions::of(&cost));
+/// assert_eq!(program.ranks().len(), plan.world_size());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     ranks: Vec<RankProgram>,

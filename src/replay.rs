@@ -26,6 +26,31 @@ use std::collections::BTreeMap;
 use world::{Ran, World};
 
 /// What a replay needs beside the trace.
+///
+/// ```
+/// use autohet::cost::{CostModel, CostSettings};
+/// use autohet::elastic::checkpoint::CheckpointSettings;
+/// use autohet::elastic::{ReconfigurationSettings, policies};
+/// use autohet::model::ModelSpec;
+/// use autohet::plan::TrainingSettings;
+/// use autohet::replay::{ReplaySettings, replay};
+/// use autohet::trace::{OfferDefaults, parse};
+///
+/// let text = "time_s,event,node,gpu_type,gpu_count\n0,up,a,T4,2\n0,up,b,T4,2\n1800,down,b,,\n3600,end,,,\n";
+/// let trace = parse(text, "mine.csv")?;
+/// let events = trace.cluster_events(&OfferDefaults::default())?;
+/// let cost = CostModel::new(ModelSpec::preset("opt-350m")?, CostSettings::default(), None);
+/// let settings = ReplaySettings {
+///     cost: &cost,
+///     training: &TrainingSettings { global_batch_size: 16, ..TrainingSettings::default() },
+///     checkpoint: &CheckpointSettings::default(),
+///     reconfiguration: &ReconfigurationSettings::default(),
+/// };
+/// let policies = [policies::by_name("autohet").unwrap()];
+/// let outcome = &replay(&events, trace.span, &policies, settings, &|_| ())?.policies[0];
+/// assert_eq!((outcome.recoveries.len(), outcome.ledger.total()), (1, outcome.paid));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct ReplaySettings<'a> {
     /// Prices the model.

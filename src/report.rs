@@ -7,6 +7,7 @@
 mod accuracy;
 mod across;
 mod canvas;
+mod capacity_panel;
 mod costs_csv;
 mod error;
 mod figures;

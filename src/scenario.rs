@@ -318,6 +318,14 @@ impl Scenario {
     }
 
     /// Reads a scenario from text; `file` stands for the file in messages.
+    ///
+    /// ```
+    /// use autohet::scenario::Scenario;
+    /// let scenario = Scenario::parse("model = \"llama-7b\"", "mine.toml")?;
+    /// assert_eq!((scenario.model_spec().unwrap().num_layers, scenario.training.global_batch_size), (32, 512));
+    /// assert!(Scenario::parse("modle = 1", "mine.toml").unwrap_err().to_string().contains("line 1"));
+    /// # Ok::<(), autohet::scenario::ScenarioError>(())
+    /// ```
     pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
         toml::from_str(text).map_err(|error| {
             let before = &text[..error.span().map_or(0, |span| span.start)];

@@ -29,7 +29,7 @@ use crate::cost::Framework;
 use crate::model::Precision;
 use crate::suggest;
 use crate::trace::{Polarity, TimeUnit, TraceFormat, WhichNode};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -50,21 +50,23 @@ const MORE_REPLAY_EXAMPLES: &str = "
 /// Without a subcommand it replays a trace of spot nodes under several policies, prints how far each one trained and
 /// what it cost, and writes the details to a folder under results/ with the name of the trace.
 #[derive(Debug, Parser)]
-#[command(name = "autohet-sim", version, after_help = REPLAY_EXAMPLES, after_long_help = REPLAY_EXAMPLES.to_owned() + MORE_REPLAY_EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(name = "autohet-sim", version, after_help = REPLAY_EXAMPLES, after_long_help = REPLAY_EXAMPLES.to_owned() + MORE_REPLAY_EXAMPLES, args_conflicts_with_subcommands = true, disable_help_flag = true)]
 pub struct SimArgs {
     #[command(subcommand)]
     pub(super) command: Option<SimCommand>,
     #[command(flatten)]
     pub(super) replay: ReplayArgs,
+    #[command(flatten)]
+    pub(super) help: HelpArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SimCommand {
     /// Plans training on a cluster and prints the plan.
     Plan(PlanArgs),
-    /// Puts the plans of several planners side by side, all judged by the simulator.
+    /// Puts the plans of several planners side by side.
     Compare(CompareArgs),
-    /// Executes one iteration of a plan: what its GPUs do, what fills their memory, a chart of it.
+    /// Executes one iteration of a plan, and draws it.
     Iteration(IterationArgs),
     /// Repeats published comparisons.
     #[command(subcommand, after_help = "Example:\n  autohet-sim reproduce paper")]
@@ -74,15 +76,15 @@ pub(super) enum SimCommand {
     Trace(TraceCommand),
     /// Replays many traces, or many markets made from one description.
     Across(AcrossArgs),
-    /// Predicts runs that others measured, and says how far off it is.
+    /// Predicts runs that others measured: how far off is it?
     Validate(ValidateArgs),
-    /// Does many runs over whatever is varied, and compares them with earlier ones.
+    /// Does many runs over whatever is varied, against a baseline.
     Sweep(SweepArgs),
-    /// Says which mix of GPUs to rent for a budget, and how to train on it.
+    /// Says which mix of GPUs to rent for a budget.
     Recommend(RecommendArgs),
-    /// Says what of this machine works, and what to do about the rest.
+    /// Says what works here, and what to do about the rest.
     Doctor(DoctorArgs),
-    /// Lists what there is by name: models, GPU types, policies and so on.
+    /// Lists models, GPU types, policies and so on by name.
     List(ListArgs),
     /// Shows one of them in full.
     #[command(subcommand, after_help = "Example:\n  autohet-sim show gpu H20")]
@@ -91,6 +93,17 @@ pub(super) enum SimCommand {
     Completions(CompletionsArgs),
     /// Prints or writes manual pages.
     Man(ManArgs),
+}
+
+/// Help in two lengths: what most people need, on one screen, and all of it.
+#[derive(Debug, Args)]
+pub(super) struct HelpArgs {
+    /// Print this help
+    #[arg(long, short, global = true, action = ArgAction::HelpShort)]
+    help: Option<bool>,
+    /// Print all options, at length
+    #[arg(long, global = true, action = ArgAction::HelpLong)]
+    help_all: Option<bool>,
 }
 
 /// How results are printed: the same in four forms.
@@ -104,16 +117,6 @@ pub(super) enum Format {
     Csv,
     /// For a document.
     Markdown,
-}
-
-/// How a run that goes on is printed.
-#[cfg(feature = "burn-cpu")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum StreamFormat {
-    /// For people.
-    Table,
-    /// For machines.
-    Json,
 }
 
 /// Engines of the planner autohet.
@@ -130,7 +133,9 @@ pub(super) enum EngineName {
 /// The training job: shared by replays and plans.
 #[derive(Debug, Default, Args)]
 pub(super) struct JobArgs {
-    /// Model: a preset, a description in TOML or JSON, or Hugging Face's config.json [default: gpt3-6.7b]
+    /// Model: a preset, or a file that describes one [default: gpt3-6.7b]
+    ///
+    /// Files are descriptions in TOML or JSON, or Hugging Face's config.json.
     #[arg(long, value_name = "NAME|FILE", help_heading = "Job")]
     pub(super) model: Option<String>,
     /// Tokens per sample [default: as the model says]
@@ -208,14 +213,16 @@ pub(super) struct ReadingArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ReplayArgs {
-    /// Trace of spot nodes in any of 16 formats, recognised by content (traces/README.md lists them); may be repeated, one for
-    /// each GPU type or zone: the nodes of all are there at once
-    #[arg(long = "trace", value_name = "FILE[:GPUSxTYPE@ZONE]")]
+    /// Trace of spot nodes, in any of 16 formats; may be repeated
+    ///
+    /// The format is recognised by content (traces/README.md lists them). Of several traces, one for each GPU type or zone, the
+    /// nodes of all are there at once. `FILE:GPUSxTYPE@ZONE` says what its nodes are.
+    #[arg(long = "trace", value_name = "FILE")]
     pub(super) traces: Vec<PathBuf>,
     /// TOML file of settings; other options go before it
     #[arg(long, value_name = "FILE")]
     pub(super) scenario: Option<PathBuf>,
-    /// Policies to replay, or all [default: autohet,varuna,restart]
+    /// Policies, or all [default: autohet,varuna,restart]
     ///
     /// There are autohet, varuna, restart, bamboo, oobleck, parcae, on-demand and oracle; `autohet-sim list policies` says what they
     /// do.
@@ -232,10 +239,10 @@ pub(super) struct ReplayArgs {
     /// Time between checkpoints [default: what costs least for the losses observed]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, hide_short_help = true)]
     pub(super) checkpoint_interval_s: Option<f64>,
-    /// Folder for the results [default: results/<name of the trace>]
+    /// Folder for the results [default: results/<trace>]
     #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
-    /// Also write all of it as one page of HTML, which needs nothing else
+    /// Also write all of it as one page of HTML
     #[arg(long, value_name = "HTML")]
     pub(super) report: Option<PathBuf>,
     /// What to print on stdout
@@ -244,7 +251,7 @@ pub(super) struct ReplayArgs {
     /// Print nothing on stderr but errors
     #[arg(long, short, global = true)]
     pub(super) quiet: bool,
-    /// Say on stderr what is read, done and written, and how long it takes
+    /// Say on stderr what is done, and how long it takes
     #[arg(long, short, global = true, conflicts_with = "quiet")]
     pub(super) verbose: bool,
 }

@@ -14,10 +14,12 @@ use anyhow::anyhow;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 pub(super) fn run(args: &RecommendArgs) -> anyhow::Result<Verdict> {
+    let inputs: Vec<&Path> = args.trace.iter().chain(&args.job.profile).map(PathBuf::as_path).collect();
+    files::check_kept(&inputs, &[("--plot", args.plot.as_deref())])?;
     args.plot.as_deref().map(files::check_writable).transpose()?;
     let question = question(args)?;
     let mixes = affordable(&question.offers, args.budget_usd_per_hour).map_err(|count| {

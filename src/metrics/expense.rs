@@ -6,6 +6,13 @@ use std::ops::{Add, AddAssign};
 
 /// What something costs: one is a millionth of a US dollar an hour, for a nanosecond. Prices are rounded to millionths of a
 /// dollar an hour, and nothing after that until an expense is written as dollars.
+///
+/// ```
+/// use autohet::metrics::Expense;
+/// use autohet::units::SimTime;
+/// let hour = SimTime::SECOND * 3600;
+/// assert_eq!((Expense::of(Expense::micro_usd(2.5), hour * 4)).as_usd(), 10.0);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Expense(pub u128);
 

@@ -6,6 +6,28 @@ use crate::runtime::sim::{PassTime, SimulatedIteration};
 use crate::units::SimTime;
 
 /// One iteration's makespan, and the time of the plan's GPUs in it by activity.
+///
+/// ```
+/// # use autohet::cluster::{Cluster, NodeDefaults};
+/// # use autohet::cost::{CostModel, CostSettings};
+/// # use autohet::model::ModelSpec;
+/// # use autohet::plan::{PlanLimits, PlanRequest, TrainingSettings};
+/// # use autohet::runtime::sim::Simulator;
+/// #
+/// # let cluster = Cluster::parse_mix("1x2xT4+1x1xV100-16", &NodeDefaults::default())?;
+/// # let cost = CostModel::new(ModelSpec::preset("opt-350m")?, CostSettings::default(), None);
+/// # let training = TrainingSettings { global_batch_size: 16, ..TrainingSettings::default() };
+/// # let limits = PlanLimits::default();
+/// # let request = PlanRequest { cluster: &cluster, cost: &cost, training: &training, judge: &Simulator, limits };
+/// # let plan = autohet::planner::by_name("megatron").unwrap().plan(&request)?.plan;
+/// use autohet::metrics::{Activity, GpuTime, IterationBreakdown};
+/// use autohet::runtime::sim::simulate;
+///
+/// let breakdown = IterationBreakdown::of(&simulate(&plan, &cluster, &cost)?);
+/// assert_eq!(breakdown.ledger.total(), GpuTime::of(breakdown.gpus, breakdown.makespan));
+/// assert!(breakdown.ledger.get(Activity::Useful) > GpuTime::default());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IterationBreakdown {
     /// Time of the iteration.

@@ -7,6 +7,24 @@ use crate::model::{Precision, Recompute};
 use serde::{Deserialize, Serialize};
 
 /// A planner: cluster in, plan out. Pure: the same request gives the same plan.
+///
+/// ```
+/// use autohet::cluster::{Cluster, NodeDefaults};
+/// use autohet::cost::{CostModel, CostSettings};
+/// use autohet::model::ModelSpec;
+/// use autohet::plan::{PlanLimits, PlanRequest, TrainingSettings};
+/// use autohet::runtime::sim::Simulator;
+///
+/// let cluster = Cluster::parse_mix("1x2xT4+1x1xV100-16", &NodeDefaults::default())?;
+/// let cost = CostModel::new(ModelSpec::preset("opt-350m")?, CostSettings::default(), None);
+/// let training = TrainingSettings { global_batch_size: 16, ..TrainingSettings::default() };
+/// let limits = PlanLimits::default();
+/// let request = PlanRequest { cluster: &cluster, cost: &cost, training: &training, judge: &Simulator, limits };
+/// let planned = autohet::planner::by_name("megatron").unwrap().plan(&request)?;
+/// planned.plan.validate(&cluster, &cost)?;
+/// assert!(planned.lower_bound_s <= planned.predicted_iteration_s);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Planner: Send + Sync {
     /// Name on the command line and in reports.
     fn name(&self) -> &'static str;

@@ -220,6 +220,14 @@ impl LayerProfile {
     }
 
     /// Reads a profile from JSON; `path` names it in errors.
+    ///
+    /// ```
+    /// use autohet::profile::LayerProfile;
+    /// let entry = r#"{"gpu": "T4", "tensor_parallel_size": 1, "micro_batch_size": 1, "layer": {"forward_s": 0.01, "backward_s": 0.02}}"#;
+    /// let text = format!(r#"{{"schema_version": 1, "model": "bert-large", "entries": [{entry}]}}"#);
+    /// assert_eq!(LayerProfile::from_json(&text, "mine.json")?.model(), "bert-large");
+    /// # Ok::<(), autohet::profile::ProfileError>(())
+    /// ```
     pub fn from_json(text: &str, path: &str) -> Result<Self, ProfileError> {
         Self::from_entries(ProfileFile::parse(text, path)?, path)
     }

@@ -8,6 +8,7 @@ mod bars;
 
 use super::figures::{or_absent, percent};
 use super::iteration::{IterationReport, StageRow};
+use super::plan_drawing::Kind as ReplicaKind;
 use super::svg::{Anchor, Svg};
 use crate::ids::Rank;
 use crate::plan::{Replica, ScheduleKind};
@@ -35,14 +36,25 @@ const CHARACTER: f64 = 6.6;
 
 /// The iteration as an SVG figure, time in milliseconds from left to right.
 pub fn gantt_svg(report: &IterationReport<'_>) -> String {
-    gantt_svg_of(report, usize::MAX)
+    draw_rows(report, usize::MAX, &(0..report.plan.replicas.len()).map(|replica| (replica, 1)).collect::<Vec<_>>())
 }
 
-/// The same with rows for so many bars at most, but for the first row, which is always there.
+/// The same for a page: of replicas that are alike but for their nodes the first, and rows for so many bars at most, but for
+/// the first row, which is always there.
 pub(super) fn gantt_svg_of(report: &IterationReport<'_>, most_bars: usize) -> String {
-    let rows = report.rows();
+    let kinds = ReplicaKind::of(report.plan);
+    let kinds: Vec<(usize, usize)> = kinds.iter().map(|kind| (kind.first, kind.replicas.len())).collect();
+    draw_rows(report, most_bars, &kinds)
+}
+
+/// The rows of these replicas, each of which stands for so many.
+fn draw_rows(report: &IterationReport<'_>, most_bars: usize, replicas: &[(usize, usize)]) -> String {
+    let alike = |replica: usize| replicas.iter().find(|(first, _)| *first == replica).map(|(_, count)| *count);
+    let mut rows = report.rows();
+    rows.retain(|row| alike(row.replica).is_some());
     let bars = bars_of_ranks(&report.iteration.program, &report.iteration.timeline);
-    let ranks = report.iteration.program.ranks().iter().enumerate().filter(|(_, rank)| rank.tensor_rank == 0);
+    let ranks = report.iteration.program.ranks().iter().enumerate();
+    let ranks = ranks.filter(|(_, rank)| rank.tensor_rank == 0 && alike(rank.replica.index()).is_some());
     let ranks: Vec<usize> = ranks.map(|(rank, _)| rank).take(MOST_ROWS).collect();
     let mut drawn = 0;
     let fits = |rank: &&usize| {
@@ -61,7 +73,7 @@ pub(super) fn gantt_svg_of(report: &IterationReport<'_>, most_bars: usize) -> St
     legend(&mut svg, report);
     axis(&mut svg, &scale, bottom);
     for ((row, &top), &rank) in shown.iter().zip(&tops).zip(&ranks) {
-        labels(&mut svg, report, row, (scale.right + MARGIN, top));
+        labels(&mut svg, report, row, (scale.right + MARGIN, top), alike(row.replica).unwrap_or(1));
         svg.frame((LEFT, top), (scale.right - LEFT, PASS_HEIGHT), &shares(report, row));
         for bar in &bars[Rank::from(rank).index()] {
             draw(&mut svg, bar, &scale, top, report.plan.replicas[row.replica].chunk_count() > 1);
@@ -188,12 +200,14 @@ fn axis(svg: &mut Svg, scale: &Scale, bottom: f64) {
     svg.text((f64::midpoint(LEFT, scale.right), bottom + 36.0), Anchor::Middle, "#444", 12, "time, ms");
 }
 
-/// What stands beside a row: its stage, its GPUs and the fullest moment of their memory.
-fn labels(svg: &mut Svg, report: &IterationReport<'_>, row: &StageRow, (width, top): (f64, f64)) {
+/// What stands beside a row: its stage, its GPUs and the fullest moment of their memory; and above the first row of a
+/// replica, how many such replicas there are.
+fn labels(svg: &mut Svg, report: &IterationReport<'_>, row: &StageRow, (width, top): (f64, f64), alike: usize) {
     let replica = &report.plan.replicas[row.replica];
     let stage = &replica.stages[row.stage];
     if row.stage == 0 && report.plan.replicas.len() > 1 {
-        let text = format!("replica {}, {} micro batches", row.replica, replica.micro_batches);
+        let others = if alike > 1 { format!("; {} more are alike", alike - 1) } else { String::new() };
+        let text = format!("replica {}, {} micro batches{others}", row.replica, replica.micro_batches);
         svg.bold((24.0, top - 7.0), "#222", 12, &text);
     }
     svg.text((24.0, top + 12.0), Anchor::Start, "#222", 12, &format!("stage {}", row.stage));

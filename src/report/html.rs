@@ -1,5 +1,6 @@
 //! `report.html`: results as one page that opens from a file, without network, on a phone, in the dark and on paper.
 
+mod costs;
 mod plan;
 mod replay;
 mod sweep;
@@ -90,9 +91,11 @@ impl Section {
         Self { svg, ..self }
     }
 
-    /// With a table. Columns of numbers are told by their cells.
+    /// With a table. Columns of numbers are told by their cells, which are short and begin with a digit.
     fn with_table<C: AsRef<str>>(self, columns: &[C], rows: Vec<Vec<String>>) -> Self {
-        let is_number = |cell: &String| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+        let is_number = |cell: &String| {
+            cell.is_empty() || cell.len() < 20 && cell.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+        };
         let column = |(index, name): (usize, &C)| Column {
             name: name.as_ref().replace('_', " "),
             is_text: !rows.iter().all(|row: &Vec<String>| row.get(index).is_none_or(is_number)),
@@ -112,8 +115,11 @@ fn part(activity: Activity, share: f64) -> BarPart {
     BarPart {
         name: activity.key().replace('_', " "),
         color: activity_color(activity),
-        // The only one of the colours that is too dark for black.
-        ink: if activity == Activity::ExposedCommunication { "#ffffff" } else { "#000000" },
+        // The two of the colours that are too dark for black.
+        ink: match activity {
+            Activity::ExposedCommunication | Activity::Waiting => "#ffffff",
+            _ => "#000000",
+        },
         percent: format!("{:.3}", share * 100.0),
         shown: percent(share),
         label: if is_labelled { format!("{:.0} %", share * 100.0) } else { String::new() },

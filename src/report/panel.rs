@@ -140,9 +140,35 @@ impl Panel {
     }
 }
 
+/// Points of a line whose abscissae don't fall, without those that aren't seen: of the points at one pixel the first, the
+/// lowest, the highest and the last are left. The picture is the same, and no larger for a month than for a day.
+pub(super) fn thinned(points: &[Point]) -> Vec<Point> {
+    let mut kept: Vec<Point> = Vec::with_capacity(points.len());
+    for column in points.chunk_by(|a, b| a.0 == b.0) {
+        let place = |of: &dyn Fn(&(usize, &Point)) -> i32| column.iter().enumerate().min_by_key(of).map(|(at, _)| at);
+        let places = [Some(0), place(&|(_, point)| point.1), place(&|(_, point)| -point.1), Some(column.len() - 1)];
+        let mut places: Vec<usize> = places.into_iter().flatten().collect();
+        places.sort_unstable();
+        places.dedup();
+        kept.extend(places.into_iter().map(|at| column[at]));
+    }
+    kept.dedup();
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thinning_keeps_what_is_seen() {
+        assert_eq!(thinned(&[]), []);
+        assert_eq!(thinned(&[(0, 5), (0, 5), (1, 5)]), [(0, 5), (1, 5)]);
+        let column = |x: i32| [3, 7, 4, 1, 6, 2].map(|y| (x, y));
+        let points = [column(0), column(1)].concat();
+        let wanted = |x: i32| [3, 7, 1, 2].map(|y| (x, y));
+        assert_eq!(thinned(&points), [wanted(0), wanted(1)].concat());
+    }
 
     fn labels(axis: &Axis) -> Vec<String> {
         axis.ticks().into_iter().map(|(_, label)| label).collect()

@@ -22,7 +22,8 @@ const CHARACTER: f64 = 7.2;
 const MOST_NAMES: usize = 4;
 
 /// Colours on which black is read, told apart by readers of any colour vision; each block has its type's name besides.
-const TYPES: [&str; 8] = ["#56b4e9", "#e69f00", "#7ccfb4", "#f0e442", "#d99bbd", "#c8c8c8", "#e89a6b", "#aab4ee"];
+pub(super) const TYPES: [&str; 8] =
+    ["#56b4e9", "#e69f00", "#fff3a0", "#1e9c7c", "#eeb4d0", "#9be564", "#8f7fe6", "#e8663f"];
 const INK: &str = "#222";
 const FAINT: &str = "#555";
 /// Text on the colours above, whatever the colour of the page.
@@ -30,13 +31,13 @@ const ON_COLOR: &str = "#101010";
 const FULL: &str = "#b00020";
 
 /// Replicas that differ in nothing but the nodes they are on.
-struct Kind<'a> {
-    first: usize,
-    replicas: Vec<&'a Replica>,
+pub(super) struct Kind<'a> {
+    pub(super) first: usize,
+    pub(super) replicas: Vec<&'a Replica>,
 }
 
 impl Kind<'_> {
-    fn of(plan: &Plan) -> Vec<Kind<'_>> {
+    pub(super) fn of(plan: &Plan) -> Vec<Kind<'_>> {
         let mut kinds: Vec<Kind<'_>> = Vec::new();
         for (index, replica) in plan.replicas.iter().enumerate() {
             match kinds.iter_mut().find(|kind| is_alike(kind.replicas[0], replica)) {

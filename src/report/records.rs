@@ -6,6 +6,14 @@ use comfy_table::{ColumnConstraint, ContentArrangement};
 use serde_json::{Map, Value};
 
 /// Rows of named properties.
+///
+/// ```
+/// use autohet::report::Records;
+/// let mut records = Records::new(&[("gpus", "GPUs"), ("usd", "USD/h")]);
+/// records.push(vec![1234.into(), 0.5.into()]);
+/// assert_eq!(records.csv(), "gpus,usd\n1234,0.5\n");
+/// assert_eq!(records.markdown().lines().last(), Some("| 1,234 | 0.5000 |"));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     /// Key of each column in JSON and CSV, and its heading for people.

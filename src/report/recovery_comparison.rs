@@ -147,8 +147,30 @@ pub(super) const COLUMNS: [&str; 9] =
 
 /// The table for the screen.
 pub fn recovery_table(comparison: &RecoveryComparison, screen: Screen) -> String {
-    let rows: Vec<Vec<String>> = comparison.cases.iter().map(|case| row(case).to_vec()).collect();
-    let mut text = ratio_table(&COLUMNS, &rows, screen);
+    /// Of names and figures side by side.
+    const WIDE: u16 = 104;
+    let mut text = String::new();
+    if screen.width >= WIDE {
+        let rows: Vec<Vec<String>> = comparison.cases.iter().map(|case| row(case).to_vec()).collect();
+        text = ratio_table(&COLUMNS, &rows, screen);
+    } else {
+        // A table for each job, whose names would leave no room for figures.
+        let mut jobs: Vec<[String; 2]> = Vec::new();
+        let job = |case: &RecoveryCase| [case.model.clone(), case.cluster.clone()];
+        for job in comparison.cases.iter().map(job) {
+            if !jobs.contains(&job) {
+                jobs.push(job);
+            }
+        }
+        let kept = |cells: &[String; 9]| [&cells[..1], &cells[3..]].concat();
+        let columns = kept(&COLUMNS.map(str::to_owned));
+        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+        for [model, cluster] in &jobs {
+            let cases = comparison.cases.iter().filter(|case| case.model == *model && case.cluster == *cluster);
+            let rows: Vec<Vec<String>> = cases.map(|case| kept(&row(case))).collect();
+            text = text + &format!("{model} on {cluster}\n") + &ratio_table(&columns, &rows, screen) + "\n";
+        }
+    }
     text.push_str(
         "seconds of standing still; ratios varuna / autohet: moving state,\n\
          standing still, standing still and iterations done again\n",

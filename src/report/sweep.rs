@@ -229,6 +229,17 @@ pub(in crate::report) fn cell(value: &Value) -> String {
     }
 }
 
+/// The same for people: `fixed seconds 1800` for `{"fixed":{"seconds":1800}}`.
+pub(in crate::report) fn said(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name} {}", said(value))).collect();
+            fields.join(", ").replace('_', " ")
+        }
+        value => cell(value),
+    }
+}
+
 /// Numbers by size, before texts by their letters, before all else.
 pub fn compare_keys(a: &[Value], b: &[Value]) -> Ordering {
     let rank = |value: &Value| match value {

@@ -4,12 +4,12 @@
 //! Panels (a) to (c) share the axis of time. The SVG names the font `sans-serif` and leaves its shapes to the viewer, so
 //! nothing here measures text: all text is anchored in margins that are wide enough for it.
 
-mod capacity;
 mod ledger;
 mod policies;
 mod values;
 
 use super::canvas::{Anchor, Canvas, INK};
+use super::capacity_panel::{Capacity, LOSS_STRIP};
 use super::palette::SERIES;
 use super::panel::{Axis, Panel};
 use crate::replay::Replay;
@@ -19,7 +19,7 @@ use plotters::style::RGBColor;
 const WIDTH: i32 = 900;
 /// Left and right edge of all panels; the margins hold tick labels and legends.
 const LEFT: i32 = 58;
-const RIGHT: i32 = WIDTH - 148;
+const RIGHT: i32 = WIDTH - 160;
 /// Height of the line above a panel that holds its title.
 const TITLE: i32 = 22;
 /// Space between panels.
@@ -43,16 +43,28 @@ pub(super) fn activity_color(activity: crate::metrics::Activity) -> String {
 
 /// Draws a replay as SVG. `tokens_per_iteration` is the global batch size times the tokens of a sample.
 pub fn throughput_svg(replay: &Replay, tokens_per_iteration: u64) -> String {
-    let layout = Layout::new(replay);
+    draw(replay, tokens_per_iteration, true)
+}
+
+/// The same without the last panel, for where the ledger stands beside it.
+pub(super) fn over_time_svg(replay: &Replay, tokens_per_iteration: u64) -> String {
+    draw(replay, tokens_per_iteration, false)
+}
+
+fn draw(replay: &Replay, tokens_per_iteration: u64, has_ledger: bool) -> String {
+    let layout = Layout::new(replay, has_ledger);
     let mut svg = String::new();
     {
         let canvas = Canvas::new(&mut svg, (WIDTH, layout.height));
         let time = Axis::of_time(replay.span.as_seconds());
-        capacity::draw(&canvas, &layout.capacity, &time, replay);
+        title(&canvas, layout.capacity.top - LOSS_STRIP, 'a', "GPUs up, by type");
+        capacity_of(replay).draw(&canvas, &layout.capacity, &time);
         policies::draw_throughput(&canvas, &layout.policies, &time, replay, tokens_per_iteration);
         policies::draw_tokens(&canvas, &layout.tokens, &time, replay, tokens_per_iteration);
         time_labels(&canvas, &layout.tokens, &time);
-        ledger::draw(&canvas, &layout.ledger, replay);
+        if let Some(panel) = &layout.ledger {
+            ledger::draw(&canvas, panel, replay);
+        }
         canvas.finish();
     }
     values::spots(&layout, &Axis::of_time(replay.span.as_seconds()), replay, tokens_per_iteration).over(svg)
@@ -63,21 +75,29 @@ struct Layout {
     capacity: Panel,
     policies: Vec<Panel>,
     tokens: Panel,
-    ledger: Panel,
+    ledger: Option<Panel>,
     height: i32,
 }
 
 impl Layout {
-    fn new(replay: &Replay) -> Self {
+    fn new(replay: &Replay, has_ledger: bool) -> Self {
         let count = i32::try_from(replay.policies.len()).expect("policies are few");
         let panel = |top, height| Panel { left: LEFT, right: RIGHT, top, bottom: top + height };
-        let capacity = panel(8 + TITLE + capacity::LOSS_STRIP, CAPACITY_HEIGHT);
+        let capacity = panel(8 + TITLE + LOSS_STRIP, CAPACITY_HEIGHT);
         let first = capacity.bottom + GAP + TITLE;
         let policies: Vec<_> = (0..count).map(|i| panel(first + i * (POLICY_HEIGHT + 8), POLICY_HEIGHT)).collect();
         let tokens = panel(first + count * (POLICY_HEIGHT + 8) - 8 + GAP + TITLE, TOKENS_HEIGHT);
-        let ledger = panel(tokens.bottom + TIME_LABELS + GAP + TITLE - 6, count * BAR_PITCH);
-        let height = ledger.bottom + ledger::LEGEND_HEIGHT + 8;
+        let ledger = has_ledger.then(|| panel(tokens.bottom + TIME_LABELS + GAP + TITLE - 6, count * BAR_PITCH));
+        let height = ledger.map_or(tokens.bottom + TIME_LABELS, |ledger| ledger.bottom + ledger::LEGEND_HEIGHT) + 8;
         Self { capacity, policies, tokens, ledger, height }
+    }
+}
+
+fn capacity_of(replay: &Replay) -> Capacity {
+    Capacity {
+        types: replay.gpu_types.clone(),
+        changes: replay.capacity.iter().map(|point| (point.time.as_seconds(), point.gpus.clone())).collect(),
+        losses: replay.losses.iter().map(|&(time, nodes)| (time.as_seconds(), nodes)).collect(),
     }
 }
 
@@ -139,7 +159,7 @@ mod tests {
     fn everything_lies_within_the_figure() {
         let replay = fixture::day();
         let svg = throughput_svg(&replay, TOKENS_PER_ITERATION);
-        for (attribute, limit) in [(" x=\"", WIDTH), (" y=\"", Layout::new(&replay).height)] {
+        for (attribute, limit) in [(" x=\"", WIDTH), (" y=\"", Layout::new(&replay, true).height)] {
             let values =
                 svg.split(attribute).skip(1).map(|rest| rest.split('"').next().unwrap().parse::<i32>().unwrap());
             assert!(values.into_iter().all(|value| (0..=limit).contains(&value)));

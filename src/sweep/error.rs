@@ -30,11 +30,11 @@ pub enum SweepError {
         hint: String,
     },
     /// A run's settings can't be used.
-    #[error("{place}: with {run}: {problem}")]
+    #[error("{place}: {run}{problem}")]
     Run {
         /// The file.
         place: String,
-        /// The values of the run's axes.
+        /// The values of the run's axes, as the sentence begins.
         run: String,
         /// What is wrong, with its hint.
         problem: String,

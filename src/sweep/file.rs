@@ -84,6 +84,15 @@ impl Default for Raw {
 }
 
 /// A sweep file that was read and checked.
+///
+/// ```
+/// use autohet::sweep::SweepFile;
+/// let text = "planners = [\"autohet\", \"megatron\"]\n[scenario]\nmodel = \"gpt3-1.3b\"\n[grid]\ngpus.T4 = [1, 2, 4]\n";
+/// let sweep = SweepFile::parse(text, "mine", "mine.toml")?;
+/// let runs = sweep.runs()?;
+/// assert_eq!((runs.len(), runs.key(5)), (6, vec![4.into(), "megatron".into()]));
+/// # Ok::<(), autohet::sweep::SweepError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SweepFile {
     /// Its name without folder and ending.

@@ -154,7 +154,8 @@ impl Runs<'_> {
         let point = self.sweep.with(values.iter().copied()).and_then(|document| Point::new(&document, self.sweep.kind));
         point.map_err(|problem| {
             let place = place_of_word(&self.sweep.text, &self.sweep.file, &problem);
-            SweepError::Run { place, run: shown(values), problem }
+            let run = if values.is_empty() { String::new() } else { format!("with {}: ", shown(values)) };
+            SweepError::Run { place, run, problem }
         })
     }
 

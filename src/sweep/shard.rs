@@ -5,6 +5,12 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The part `index` of `count`, from 1.
+///
+/// ```
+/// let shard: autohet::sweep::Shard = "2/4".parse()?;
+/// assert_eq!((0..10).filter(|run| shard.has(*run)).collect::<Vec<_>>(), [1, 5, 9]);
+/// # Ok::<(), autohet::sweep::SweepError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     index: u32,

@@ -16,6 +16,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 
 /// The numbers of one trace; see the module for the definitions.
+///
+/// ```
+/// use autohet::trace::{TraceStatistics, parse};
+/// let trace = parse("time_s,event,node\n0,up,a\n0,up,b\n1800,down,b\n3600,end,\n", "mine.csv")?;
+/// let statistics = TraceStatistics::of(&trace);
+/// assert_eq!((statistics.peak_nodes_up, statistics.loss_count, statistics.mean_availability), (2, 1, 0.75));
+/// # Ok::<(), autohet::trace::TraceError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceStatistics {
     /// Distinct names of nodes.

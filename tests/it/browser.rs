@@ -99,6 +99,8 @@ fn pages_are_fit_for_phones_and_eyes() {
         assert_eq!(page["overflow"], json!(0), "{name} is wider than its window by so many pixels");
         assert_eq!(page["pale"], json!([]), "{name} has text that is hard to read");
         assert_eq!(page["mute"], json!([]), "{name} has figures that say nothing to the keyboard");
+        assert_eq!(page["unreachable"], json!([]), "{name} has what the keyboard doesn't get to, or not in order");
+        assert!(page["stops"].as_u64().unwrap() > 6, "{page}");
         assert!(page["texts"].as_u64().unwrap() > 40, "{page}");
     }
     let errors: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();

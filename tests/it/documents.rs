@@ -1,5 +1,7 @@
 //! The documents: what they point to is there.
 
+use autohet::cli::SimArgs;
+use clap::{Command, CommandFactory};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -85,4 +87,51 @@ fn every_reason_against_a_plan_is_explained() {
     assert!(all.len() > 20, "{all:?}");
     let missing: Vec<&String> = all.iter().filter(|message| !guide.contains(*message)).collect();
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// The commands in fenced blocks of a text, as they are typed: those over several lines are one.
+fn typed(text: &str) -> Vec<String> {
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    let is_shell = |block: &&str| ["sh\n", "console\n", "bash\n"].iter().any(|language| block.starts_with(language));
+    let lines = blocks.filter(is_shell).flat_map(|block| {
+        let joined = block.replace("\\\n", " ");
+        joined.lines().skip(1).map(|line| line.trim_start_matches("$ ").to_owned()).collect::<Vec<_>>()
+    });
+    lines.filter(|line| line.starts_with("autohet-sim ")).collect()
+}
+
+/// What a shell makes of a command, as far as quotes and pipes go.
+fn words(command: &str) -> Vec<String> {
+    let end = command.find(['|', '>']).unwrap_or(command.len());
+    command[..end].split_whitespace().map(|word| word.trim_matches(['\'', '"']).to_owned()).collect()
+}
+
+/// Every command, as the words that call it.
+fn all_commands(command: &Command, name: &str, found: &mut Vec<String>) {
+    found.push(name.to_owned());
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+        all_commands(below, &format!("{name} {}", below.get_name()), found);
+    }
+}
+
+#[test]
+fn what_the_guide_has_typed_can_be_typed_and_leaves_no_command_out() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = markdown_in(&root.join("docs"));
+    files.extend(["README.md", "CONTRIBUTING.md", "traces/README.md"].map(|name| root.join(name)));
+    let all: Vec<String> = files.iter().flat_map(|file| typed(&fs::read_to_string(file).unwrap())).collect();
+    assert!(all.len() > 30, "{all:?}");
+    let program = || SimArgs::command().term_width(0);
+    for command in &all {
+        let parsed = program().try_get_matches_from(words(command));
+        assert!(parsed.is_ok(), "{command}: {}", parsed.unwrap_err());
+    }
+    let mut commands = Vec::new();
+    all_commands(&program(), "autohet-sim", &mut commands);
+    let is_shown = |name: &&String| all.iter().any(|command| words(command).join(" ").starts_with(&format!("{name} ")));
+    let is_group =
+        |name: &&String| ["trace", "show", "reproduce"].iter().any(|group| name.ends_with(&format!(" {group}")));
+    let left_out: Vec<&String> =
+        commands.iter().filter(|name| !is_group(name) && !is_shown(name) && !all.contains(name)).collect();
+    assert!(left_out.is_empty(), "no example of {left_out:?}");
 }

@@ -39,8 +39,9 @@ pub(in crate::cli) struct ProblemArgs {
     /// Who says how long an iteration takes
     #[arg(long, value_enum, default_value_t = JudgeName::Simulator, hide_short_help = true)]
     pub(in crate::cli) judge: JudgeName,
-    /// Order of the passes: 1f1b, gpipe, zb-h1, redundant, or interleaved:2 with so many chunks a stage [default: 1f1b or gpipe,
-    /// whichever is faster]
+    /// Order of the passes: 1f1b, gpipe, zb-h1, redundant, interleaved:2 [default: the faster of 1f1b and gpipe]
+    ///
+    /// The number of interleaved is that of chunks a stage.
     #[arg(long, value_name = "SCHEDULE", value_parser = parse_schedule)]
     pub(in crate::cli) schedule: Option<ScheduleChoice>,
 }
@@ -75,8 +76,9 @@ pub(in crate::cli) struct PlanArgs {
     /// Planner: autohet, megatron, whale, varuna, amp, metis or alpa
     #[arg(long, value_name = "NAME", default_value = "autohet")]
     pub(in crate::cli) planner: String,
-    /// Also say why this plan, what was rejected and what would help, for which some twenty more plans are made; where
-    /// nothing fits, every change that would make it
+    /// Also say why this plan, what was rejected and what would help
+    ///
+    /// Some twenty more plans are made for that; where nothing fits, every change is named that would make it.
     #[arg(long, conflicts_with_all = ["top_k", "pareto"])]
     pub(in crate::cli) explain: bool,
     /// What makes one plan better than another
@@ -118,7 +120,7 @@ pub(in crate::cli) struct PlanArgs {
     /// Also write the plan as Sailor writes it: equal replicas as one pipeline, in JSON
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(in crate::cli) export: Option<PathBuf>,
-    /// Also write the plan, its memory and one iteration as one page of HTML, which needs nothing else
+    /// Also write all of it as one page of HTML
     #[arg(long, value_name = "HTML")]
     pub(in crate::cli) report: Option<PathBuf>,
     /// What to print on stdout

@@ -6,25 +6,24 @@ use clap::Args;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Prices")]
 pub(in crate::cli) struct PriceArgs {
     /// History of spot prices, as `aws ec2 describe-spot-price-history` prints it, instead of the trace's prices
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "Prices")]
     pub(in crate::cli) prices: Option<PathBuf>,
     /// What time the trace's zero stands for, where its file doesn't say, or to say otherwise
-    #[arg(long, value_name = "ISO-TIME", hide_short_help = true)]
+    #[arg(long, value_name = "ISO-TIME", hide_short_help = true, help_heading = "Prices")]
     pub(in crate::cli) trace_start: Option<Zero>,
     /// Instance type whose prices are taken from the history; may be repeated [default: all]
-    #[arg(long, value_name = "TYPE", requires = "prices", hide_short_help = true)]
+    #[arg(long, value_name = "TYPE", requires = "prices", hide_short_help = true, help_heading = "Prices")]
     pub(in crate::cli) price_instance: Vec<String>,
     /// Price of a gigabyte of checkpoints kept in the object store for a month [default: 0]
-    #[arg(long, value_name = "USD", allow_negative_numbers = true, hide_short_help = true)]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, hide_short_help = true, help_heading = "Prices")]
     pub(in crate::cli) storage_usd_per_gb_month: Option<f64>,
     /// Price of a gigabyte read from the object store [default: 0]
-    #[arg(long, value_name = "USD", allow_negative_numbers = true, hide_short_help = true)]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, hide_short_help = true, help_heading = "Prices")]
     pub(in crate::cli) egress_usd_per_gb: Option<f64>,
     /// Price of a gigabyte that training sends from one zone to another [default: 0]
-    #[arg(long, value_name = "USD", allow_negative_numbers = true, hide_short_help = true)]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, hide_short_help = true, help_heading = "Prices")]
     pub(in crate::cli) cross_zone_usd_per_gb: Option<f64>,
 }
 

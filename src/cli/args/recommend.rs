@@ -9,8 +9,10 @@ use std::path::PathBuf;
 
 const RECOMMEND_EXAMPLES: &str = "\
 Examples:
-  autohet-sim recommend --model llama-7b --budget-usd-per-hour 60 --types A100-80,H20,L40S
-  autohet-sim recommend --model llama-7b --budget-usd-per-hour 60 --types A100-40,T4 --trace traces/aws-spot.csv
+  autohet-sim recommend --model llama-7b --budget-usd-per-hour 60 --types A100-80,H20
+  autohet-sim recommend --budget-usd-per-hour 60 --types A100-40,T4 --trace traces/aws-spot.csv";
+
+const MORE_RECOMMEND_EXAMPLES: &str = "
   autohet-sim recommend --model gpt3-13b --budget-usd-per-hour 40 --types A100-80:1.9,L40S:0.8 --plot front.svg";
 
 /// How hard plans are looked for.
@@ -35,15 +37,23 @@ impl From<EffortName> for Effort {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = RECOMMEND_EXAMPLES)]
+#[command(
+    after_help = RECOMMEND_EXAMPLES,
+    after_long_help = RECOMMEND_EXAMPLES.to_owned() + MORE_RECOMMEND_EXAMPLES,
+    override_usage = "autohet-sim recommend --budget-usd-per-hour <USD> --types <TYPE[:USD],…>"
+)]
 pub(in crate::cli) struct RecommendArgs {
     /// Most that all nodes of a mix may cost
     #[arg(long, value_name = "USD", value_parser = parse_positive, allow_negative_numbers = true)]
     pub(in crate::cli) budget_usd_per_hour: f64,
-    /// GPU types to choose from, each with the price of a GPU-hour where the catalog's isn't yours: A100-80:1.9
+    /// GPU types to choose from, with prices where yours are others: A100-80:1.9
+    ///
+    /// Prices are dollars of a GPU-hour; `autohet-sim show gpu` has the catalog's.
     #[arg(long, value_name = "TYPE[:USD],…", value_delimiter = ',', required = true)]
     pub(in crate::cli) types: Vec<String>,
-    /// GPUs of a node, as it is rented; also those of nodes for which the trace gives no number
+    /// GPUs of a node, as it is rented
+    ///
+    /// Also those of nodes for which the trace gives no number.
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(in crate::cli) gpus_per_node: u32,
     /// Most nodes of a type that can be had

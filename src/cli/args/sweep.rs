@@ -68,15 +68,15 @@ pub(in crate::cli) struct SweepResultsArgs {
     #[arg(long, value_name = "CSV")]
     pub(in crate::cli) baseline: Option<PathBuf>,
     /// By how much figures may be worse
-    #[arg(long, value_name = "SHARE", default_value = "2%", requires = "baseline", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", default_value = "2%", requires = "baseline", allow_hyphen_values = true)]
     pub(in crate::cli) tolerance: Tolerance,
     /// Also write the comparison, or the best rows, as Markdown: for the summary page of a CI job
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(in crate::cli) summary_markdown: Option<PathBuf>,
     /// Also write the comparison as XML for CI systems, in the way of `JUnit`: a test a row
     #[arg(long, value_name = "FILE", requires = "baseline", hide_short_help = true)]
     pub(in crate::cli) junit: Option<PathBuf>,
-    /// Also write all of it as one page of HTML, which needs nothing else
+    /// Also write all of it as one page of HTML
     #[arg(long, value_name = "HTML")]
     pub(in crate::cli) report: Option<PathBuf>,
     /// What to print on stdout

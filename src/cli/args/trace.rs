@@ -25,9 +25,15 @@ pub(in crate::cli) enum TraceCommand {
 }
 
 const GENERATE_EXAMPLES: &str = "\
-A pool is written NODESxGPUSxTYPE[@ZONE][:USD_PER_NODE_HOUR]. A settings file has a key for
-every parameter of the market (docs/formats.md describes them); pools from the command line are
-added to it.
+A pool is written NODESxGPUSxTYPE[@ZONE][:USD_PER_NODE_HOUR].
+
+Examples:
+  autohet-sim trace generate --seed 7 --pool 5x8xA100-40@us-east-1a:8.0 --out market.csv
+  autohet-sim trace generate --fit recorded.csv:1xV100-16 --hours 720 --out month.csv";
+
+const MORE_ON_GENERATE: &str = "\
+A pool is written NODESxGPUSxTYPE[@ZONE][:USD_PER_NODE_HOUR]. A settings file has a key for every parameter of the market \
+(docs/formats.md describes them); pools from the command line are added to it.
 
 Example of a settings file:
   seed = 7
@@ -48,12 +54,14 @@ Examples:
   autohet-sim trace generate --pool 5x8xA100-40@us-east-1a:8.0 --out market.csv --prices-out prices.json";
 
 #[derive(Debug, Args)]
-#[command(after_help = GENERATE_EXAMPLES)]
+#[command(after_help = GENERATE_EXAMPLES, after_long_help = MORE_ON_GENERATE)]
 pub(in crate::cli) struct GenerateArgs {
     #[command(flatten)]
     pub(in crate::cli) market: MarketArgs,
-    /// Take the market from a trace: its losses, as they were, drawn again and again, for as long as the trace unless `--hours`
-    /// says otherwise; may be repeated, one for each GPU type or zone
+    /// Take the market from a trace; may be repeated
+    ///
+    /// Its losses, as they were, are drawn again and again, for as long as the trace unless `--hours` says otherwise; one for
+    /// each GPU type or zone.
     #[arg(long, value_name = "FILE[:GPUSxTYPE@ZONE]")]
     pub(in crate::cli) fit: Vec<PathBuf>,
     #[command(flatten)]

@@ -6,7 +6,7 @@ mod examples;
 pub(super) use check::CheckArgs;
 
 use super::settings::RecoverFrom;
-use crate::cli::args::{ReadingArgs, StreamFormat};
+use crate::cli::args::{Format, HelpArgs, ReadingArgs};
 use crate::model::Precision;
 use crate::training::KillPoint;
 use crate::training::SIGN_OF_LIFE;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 /// where the devices' peak is known), the memory of the largest process, and the measured and the predicted time of the
 /// iteration: from the start of the first instruction to the end of the last. All processes end with this one.
 #[derive(Debug, Parser)]
-#[command(name = "autohet-run", version, after_help = examples::RUN, args_conflicts_with_subcommands = true)]
+#[command(name = "autohet-run", version, after_help = examples::RUN, after_long_help = examples::LONG_RUN, args_conflicts_with_subcommands = true, disable_help_flag = true)]
 pub struct RunArgs {
     #[command(subcommand)]
     pub(super) command: Option<RunCommand>,
@@ -33,7 +33,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) steps: u32,
     /// Seed of weights and samples: any plan starts from the same ones
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, hide_short_help = true)]
     pub(super) seed: u64,
     #[command(flatten)]
     pub(super) optimizer: OptimizerArgs,
@@ -47,32 +47,36 @@ pub struct RunArgs {
     pub(super) hosts: HostArgs,
     #[command(flatten)]
     pub(super) output: OutputArgs,
+    #[command(flatten)]
+    pub(super) help: HelpArgs,
 }
 
 /// What is trained, and how it is spread.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Plan")]
 pub(super) struct PlanningArgs {
-    /// Plan, as `autohet-sim plan --out` or `--plan-out` writes it [default: planned for the devices that are there]
+    /// Plan file [default: planned for the devices that are there]
+    ///
+    /// As `autohet-sim plan --out` or `--plan-out` writes it.
     #[arg(long, value_name = "FILE")]
     pub(super) plan: Option<PathBuf>,
     /// Model: a preset, or a file that describes one; with a plan, the plan's
     #[arg(long, value_name = "NAME|FILE")]
     pub(super) model: Option<String>,
     /// Tokens per sample; with a plan, the plan's [default: as the model says]
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", hide_short_help = true)]
     pub(super) seq_length: Option<u32>,
-    /// Samples per optimizer step, over all replicas; with a plan, the plan's [default: 8]
+    /// Samples per optimizer step; with a plan, the plan's [default: 8]
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(super) global_batch_size: Option<u32>,
     /// Number format; with a plan, the plan's [default: fp32 on the CPU, bf16 on GPUs]
-    #[arg(long, value_parser = crate::cli::args::parse_precision, value_name = "fp32|bf16")]
+    #[arg(long, value_parser = crate::cli::args::parse_precision, value_name = "fp32|bf16", hide_short_help = true)]
     pub(super) precision: Option<Precision>,
     /// Processes to plan for [default: one a core, or one an entry of `--device-map`]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64), hide_short_help = true)]
     pub(super) ranks: Option<u32>,
     /// Also write the plan that was made, to use it again
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(super) plan_out: Option<PathBuf>,
 }
 
@@ -80,11 +84,11 @@ pub(super) struct PlanningArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data")]
 pub(super) struct DataArgs {
-    /// Text or tokens to train on [default: a synthetic language drawn from the seed]
+    /// Text or tokens to train on [default: a synthetic language]
     #[arg(long, value_name = "FILE")]
     pub(super) data: Option<PathBuf>,
     /// How the file holds its tokens [default: u16 for .bin and .u16, u32 for .u32, else text]
-    #[arg(long, value_name = "FORMAT", value_enum, requires = "data")]
+    #[arg(long, value_name = "FORMAT", value_enum, requires = "data", hide_short_help = true)]
     pub(super) data_format: Option<DataFormat>,
 }
 
@@ -104,22 +108,22 @@ pub(super) enum DataFormat {
 #[command(next_help_heading = "Optimizer")]
 pub(super) struct OptimizerArgs {
     /// Learning rate, at its peak
-    #[arg(long, value_name = "RATE", default_value_t = 1e-3, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", default_value_t = 1e-3, allow_negative_numbers = true, hide_short_help = true)]
     pub(super) learning_rate: f32,
     /// Steps in which it rises to its peak
-    #[arg(long, value_name = "STEPS", default_value_t = 0)]
+    #[arg(long, value_name = "STEPS", default_value_t = 0, hide_short_help = true)]
     pub(super) warmup_steps: u64,
     /// Step at which it has fallen to its minimum, by half a cosine [default: it doesn't fall]
-    #[arg(long, value_name = "STEP")]
+    #[arg(long, value_name = "STEP", hide_short_help = true)]
     pub(super) decay_steps: Option<u64>,
     /// Learning rate after that [default: 0]
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, hide_short_help = true)]
     pub(super) min_learning_rate: Option<f32>,
     /// Largest norm of the gradient; a larger one is scaled down to it; 0 for no limit
-    #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NORM", default_value_t = 1.0, allow_negative_numbers = true, hide_short_help = true)]
     pub(super) clip_norm: f32,
     /// Share of each weight that is taken off per unit of learning rate
-    #[arg(long, value_name = "SHARE", default_value_t = 1e-2, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1e-2, allow_negative_numbers = true, hide_short_help = true)]
     pub(super) weight_decay: f32,
 }
 
@@ -143,26 +147,26 @@ pub(super) struct DeviceArgs {
     pub(super) backend: Backend,
     /// GPU of each rank as `nvidia-smi` counts them; several ranks may share one, and a shorter list is dealt out in turn
     /// [default: 0] [example: 0,0,1,1]
-    #[arg(long, value_name = "GPUS", value_delimiter = ',')]
+    #[arg(long, value_name = "GPUS", value_delimiter = ',', hide_short_help = true)]
     pub(super) device_map: Option<Vec<u32>>,
     /// Ranks that are slowed down, each with a factor: 0:1.0,1:2.5
-    #[arg(long, value_name = "RANK:FACTOR", value_delimiter = ',')]
+    #[arg(long, value_name = "RANK:FACTOR", value_delimiter = ',', hide_short_help = true)]
     pub(super) slowdown: Option<Vec<String>>,
     /// Cluster that the plan is for, as a mix or a TOML file; its links are emulated, and without a plan it is planned for
     /// [default: on emulated devices the plan's nodes]
-    #[arg(long, value_name = "MIX|FILE")]
+    #[arg(long, value_name = "MIX|FILE", hide_short_help = true)]
     pub(super) cluster: Option<String>,
     /// Emulated bandwidth of each node's interface where the cluster doesn't say
-    #[arg(long, value_name = "GBIT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "GBIT", allow_negative_numbers = true, hide_short_help = true)]
     pub(super) nic_gbit_per_s: Option<f64>,
     /// Emulated latency of each node's interface where the cluster doesn't say
-    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true, hide_short_help = true)]
     pub(super) nic_latency_us: Option<f64>,
     /// JSON file of measured layer times
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(super) profile: Option<PathBuf>,
     /// How many times slower than the real ones emulated devices and links are: slow motion, for more ranks than cores
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, allow_negative_numbers = true, hide_short_help = true)]
     pub(super) time_scale: f64,
 }
 
@@ -170,22 +174,36 @@ pub(super) struct DeviceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Checkpoints")]
 pub(super) struct CheckpointArgs {
-    /// Folder for checkpoints; where it has some of this job, training goes on from the newest
+    /// Folder for checkpoints; training goes on from the newest
+    ///
+    /// Where it has some of this job.
     #[arg(long, value_name = "FOLDER")]
     pub(super) checkpoint_dir: Option<PathBuf>,
     /// Iterations from one checkpoint to the next
-    #[arg(long, value_name = "ITERATIONS", default_value_t = 50, requires = "checkpoint_dir", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "ITERATIONS", default_value_t = 50, requires = "checkpoint_dir", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
     pub(super) checkpoint_every: u64,
     /// Nodes that keep a copy of each part of a checkpoint in memory, beside those that train it: where all those are lost it
     /// is read from there
-    #[arg(long, value_name = "NODES", default_value_t = 0, requires = "checkpoint_dir", value_parser = clap::value_parser!(u32).range(..=8))]
+    #[arg(long, value_name = "NODES", default_value_t = 0, requires = "checkpoint_dir", value_parser = clap::value_parser!(u32).range(..=8), hide_short_help = true)]
     pub(super) peer_copies: u32,
     /// Slow the object store down to this rate, in megabytes (10⁶ bytes) a second for each process [default: as fast as the
     /// disk]
-    #[arg(long, value_name = "RATE", requires = "checkpoint_dir", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "RATE",
+        requires = "checkpoint_dir",
+        allow_negative_numbers = true,
+        hide_short_help = true
+    )]
     pub(super) store_mb_per_s: Option<f64>,
     /// Slow the object store down to this rate for all processes together
-    #[arg(long, value_name = "RATE", requires = "checkpoint_dir", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "RATE",
+        requires = "checkpoint_dir",
+        allow_negative_numbers = true,
+        hide_short_help = true
+    )]
     pub(super) store_total_mb_per_s: Option<f64>,
     /// Let the object store take so long before the first byte
     #[arg(
@@ -193,7 +211,8 @@ pub(super) struct CheckpointArgs {
         value_name = "MILLISECONDS",
         default_value_t = 0.0,
         requires = "checkpoint_dir",
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        hide_short_help = true
     )]
     pub(super) store_latency_ms: f64,
 }
@@ -205,29 +224,38 @@ pub(super) struct InjectionArgs {
     #[command(flatten)]
     pub(super) trace: InjectedTraceArgs,
     /// Where the state of lost ranks is read from
-    #[arg(long, value_enum, default_value_t = RecoverFrom::All)]
+    #[arg(long, value_enum, default_value_t = RecoverFrom::All, hide_short_help = true)]
     pub(super) recover_from: RecoverFrom,
     /// Restart nodes whose processes die, at most this many times in all
-    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    #[arg(long, value_name = "COUNT", default_value_t = 3, hide_short_help = true)]
     pub(super) max_restarts: u32,
     /// Seconds without a sign of life after which a node counts as lost: it hangs, or its machine is gone
-    #[arg(long, value_name = "SECONDS", default_value_t = SIGN_OF_LIFE.as_secs(), value_parser = clap::value_parser!(u64).range(2..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = SIGN_OF_LIFE.as_secs(), value_parser = clap::value_parser!(u64).range(2..=3600), hide_short_help = true)]
     pub(super) silence_s: u64,
     /// Kill a node at a moment of training: its processes get SIGKILL. Phases: warm-up, steady, all-reduce, optimizer,
     /// checkpoint, recovery [example: n1@3:all-reduce]
-    #[arg(long, value_name = "NODE@ITERATION:PHASE")]
+    #[arg(long, value_name = "NODE@ITERATION:PHASE", hide_short_help = true)]
     pub(super) kill: Vec<KillPoint>,
 }
 
 /// A trace that is replayed on real processes.
 #[derive(Debug, Args)]
 pub(super) struct InjectedTraceArgs {
-    /// Trace to replay on real processes: nodes that come are started, nodes under notice are told of, and nodes that go get
-    /// SIGKILL (traces/README.md lists the formats)
+    /// Trace to replay on real processes
+    ///
+    /// Nodes that come are started, nodes under notice are told of, and nodes that go get SIGKILL (traces/README.md lists the
+    /// formats).
     #[arg(long, value_name = "FILE")]
     pub(super) inject: Option<PathBuf>,
     /// How many times faster than in the trace its time passes
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "inject", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        default_value_t = 1.0,
+        requires = "inject",
+        allow_negative_numbers = true,
+        hide_short_help = true
+    )]
     pub(super) trace_speed: f64,
     #[command(flatten)]
     pub(super) reading: ReadingArgs,
@@ -238,10 +266,10 @@ pub(super) struct InjectedTraceArgs {
 #[command(next_help_heading = "Several hosts")]
 pub(super) struct HostArgs {
     /// File with the names of nodes, one a line, whose workers you start yourself, there, with `autohet-run worker`
-    #[arg(long, value_name = "FILE", requires = "secret_file")]
+    #[arg(long, value_name = "FILE", requires = "secret_file", hide_short_help = true)]
     pub(super) hosts: Option<PathBuf>,
     /// Address where this process listens to workers [default: the loopback interface, any free port]
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "hosts")]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "hosts", hide_short_help = true)]
     pub(super) listen: Option<SocketAddr>,
     /// File with the secret that workers have to know: 64 hexadecimal digits, readable by you alone
     #[arg(long, value_name = "FILE", requires = "hosts")]
@@ -251,14 +279,16 @@ pub(super) struct HostArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct OutputArgs {
-    /// What to print on stdout: a table, or a JSON object a line for each step and event
-    #[arg(long, value_enum, default_value_t = StreamFormat::Table)]
-    pub(super) format: StreamFormat,
-    /// Print nothing but errors, and with `--format json` the JSON
+    /// What to print on stdout as it happens: steps, and as JSON events too, one a line
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+    /// Print nothing but errors, and what `--format` json, csv or markdown asks for
     #[arg(long, short)]
     pub(super) quiet: bool,
-    /// Folder for metrics.csv, events.jsonl, loss.svg, summary.json and timeline.perfetto.json (the last step, for
-    /// ui.perfetto.dev); also when the run fails or is interrupted
+    /// Folder for what was measured, also when the run fails or is interrupted
+    ///
+    /// It gets metrics.csv, events.jsonl, loss.svg, summary.json and timeline.perfetto.json (the last step, for
+    /// ui.perfetto.dev).
     #[arg(long, value_name = "FOLDER")]
     pub(super) out: Option<PathBuf>,
 }
@@ -283,7 +313,7 @@ pub(super) struct ProfileArgs {
     #[arg(long, value_name = "NAME|FILE")]
     pub(super) model: String,
     /// Tokens per sample [default: as the model says]
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", hide_short_help = true)]
     pub(super) seq_length: Option<u32>,
     /// Tensor-parallel degrees
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -301,7 +331,7 @@ pub(super) struct ProfileArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) gpu_type: Option<String>,
     /// Number format [default: fp32 on the CPU, bf16 on GPUs]
-    #[arg(long, value_parser = crate::cli::args::parse_precision, value_name = "fp32|bf16")]
+    #[arg(long, value_parser = crate::cli::args::parse_precision, value_name = "fp32|bf16", hide_short_help = true)]
     pub(super) precision: Option<Precision>,
     /// Steps measured at each point
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]

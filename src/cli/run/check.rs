@@ -10,12 +10,11 @@ use super::inject::Injection;
 use super::planning::{agree, measures_all, read_plan};
 use super::profile::measure_with_progress;
 use super::worker_command;
-use crate::cli::args::StreamFormat;
-use crate::cli::{Verdict, files, print, print_json};
+use crate::cli::{Verdict, files, print_as};
 use crate::cost::{CostModel, CostSettings};
 use crate::plan::Plan;
 use crate::profile::{LayerProfile, MeasuredLinks, ProfileFile};
-use crate::report::{ResultsFolder, perfetto_json};
+use crate::report::{Records, ResultsFolder, perfetto_json};
 use crate::runtime::device::messages::Job;
 use crate::runtime::device::{Conditions, DataSet, DeviceKind, check_job};
 use crate::training::{StepReport, check_nodes, host_cluster, memory, train_plan};
@@ -75,10 +74,8 @@ fn check_trace(args: &CheckArgs, injection: Injection, tolerance: f64) -> anyhow
     let out = args.output.out.as_deref();
     let report = inject::check_trace(args, injection, tolerance)?;
     let value = serde_json::to_value(&report)?;
-    match args.output.format {
-        StreamFormat::Table => print(&table::trace_table(&report))?,
-        StreamFormat::Json => print_json(&value)?,
-    }
+    let rows = Records::of_json(value["rows"].as_array().into_iter().flatten());
+    print_as(args.output.format, || table::trace_table(&report), &value, &rows)?;
     if let Some(out) = out {
         let folder = ResultsFolder::create(out)?;
         folder.write("summary.json", serde_json::to_string_pretty(&value)? + "\n")?;
@@ -126,10 +123,8 @@ fn check_plan(args: &CheckArgs, tolerance: f64) -> anyhow::Result<Verdict> {
         operations,
     };
     let value = serde_json::to_value(&report)?;
-    match args.output.format {
-        StreamFormat::Table => print(&table::table(&report))?,
-        StreamFormat::Json => print_json(&value)?,
-    }
+    let rows = Records::of_json(value["rows"].as_array().into_iter().flatten());
+    print_as(args.output.format, || table::table(&report), &value, &rows)?;
     if let Some(out) = &args.output.out {
         let folder = ResultsFolder::create(out)?;
         folder.write("summary.json", serde_json::to_string_pretty(&value)? + "\n")?;

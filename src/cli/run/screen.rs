@@ -2,7 +2,8 @@
 
 use super::args::OutputArgs;
 use super::record::{Record, StepRecord, What};
-use crate::cli::args::StreamFormat;
+use crate::cli::args::Format;
+use crate::report::Records;
 use crate::units::{format_bytes, format_seconds};
 
 /// Steps between two headings.
@@ -10,7 +11,7 @@ const HEADING_EVERY: u64 = 40;
 
 /// Where a run is shown.
 pub(super) struct Screen {
-    format: StreamFormat,
+    format: Format,
     is_quiet: bool,
     rows: u64,
 }
@@ -30,16 +31,27 @@ impl Screen {
     /// Shows what happened.
     pub(super) fn show(&mut self, record: &Record) -> anyhow::Result<()> {
         match (self.format, &record.what) {
-            (StreamFormat::Json, _) => crate::cli::print(&serde_json::to_string(record)?),
-            (StreamFormat::Table, _) if self.is_quiet => Ok(()),
-            (StreamFormat::Table, What::Step(step)) => {
+            (Format::Json, _) => crate::cli::print(&serde_json::to_string(record)?),
+            (Format::Table, _) if self.is_quiet => Ok(()),
+            (Format::Table, What::Step(step)) => {
                 if self.rows.is_multiple_of(HEADING_EVERY) {
                     crate::cli::print(&heading(step))?;
                 }
                 self.rows += 1;
                 crate::cli::print(&row(step))
             }
-            (StreamFormat::Table, event) => {
+            (Format::Csv | Format::Markdown, What::Step(_)) => {
+                let records = Records::of_json([&serde_json::to_value(record)?]);
+                let (text, heading) = match self.format {
+                    Format::Csv => (records.csv(), 1),
+                    _ => (records.markdown(), 2),
+                };
+                let shown = text.lines().skip(if self.rows == 0 { 0 } else { heading });
+                self.rows += 1;
+                crate::cli::print(&shown.collect::<Vec<_>>().join("\n"))
+            }
+            (_, _) if self.is_quiet => Ok(()),
+            (_, event) => {
                 eprintln!("[{:>9}] {event}", format_seconds(record.time_s));
                 Ok(())
             }

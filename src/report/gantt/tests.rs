@@ -10,7 +10,12 @@ fn chart(change: impl Fn(&mut crate::plan::Plan)) -> String {
     let iteration = crate::runtime::sim::simulate(&plan, &cluster, &cost).unwrap();
     let memory = crate::metrics::memory_over_time(&plan, &iteration.program, &iteration.timeline, &cost);
     let footprints = crate::report::StageFootprint::of_plan(&plan, &cluster, &cost);
-    gantt_svg(&IterationReport { plan: &plan, iteration: &iteration, memory: &memory, footprints, seq_length: 2048 })
+    let report = IterationReport { plan: &plan, iteration: &iteration, memory: &memory, footprints, seq_length: 2048 };
+    let svg = gantt_svg(&report);
+    assert_eq!(gantt_svg_of(&report, usize::MAX), svg, "no two of these replicas are alike");
+    let twice = draw_rows(&report, usize::MAX, &[(0, 2)]);
+    assert!(twice.contains("micro batches; 1 more are alike") && !twice.contains("replica 1,"), "{twice}");
+    svg
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! The page of a replay.
 
+use super::costs::{costs, paid_gpus};
 use super::{Section, card, ledgers, plan_sections, render};
+use crate::metrics::Activity;
 use crate::replay::{PolicyOutcome, Replay};
-use crate::report::figures::{count, figure, or_absent, percent};
+use crate::report::figures::{count, figure, or_absent, percent, ratio};
 use crate::report::iteration::IterationReport;
 use crate::report::summary::PolicySummary;
-use crate::report::throughput_chart::throughput_svg;
+use crate::report::throughput_chart::over_time_svg;
 use crate::units::{format_bytes, format_seconds};
 
 /// Recoveries that are listed of each policy; the rest is in `recoveries.csv`.
@@ -48,8 +50,10 @@ pub fn replay_html(page: &ReplayPage<'_>) -> String {
             "Capacity and throughput",
             "GPUs that were up, with a tick for each loss, and what each policy made of them.",
         )
-        .with_svg(throughput_svg(replay, page.tokens_per_iteration)),
+        .with_svg(over_time_svg(replay, page.tokens_per_iteration)),
         ledgers("Where the GPU time went", "Every GPU-second paid for, in exactly one part.", ledger_of_each),
+        costs(replay),
+        paid_gpus(replay),
         plans(replay),
     ];
     if let Some(iteration) = page.iteration {
@@ -59,7 +63,15 @@ pub fn replay_html(page: &ReplayPage<'_>) -> String {
     let note = "Every setting in force; `--scenario` takes it back.";
     sections.push(Section { text: page.scenario.to_owned(), ..Section::new("Scenario", note) });
     let title = format!("{} on {}", page.model, page.trace);
-    let asked = format!("{} of spot capacity, replayed under {} policies.", replay.span, replay.policies.len());
+    let names: Vec<&str> = replay.policies.iter().map(|outcome| outcome.policy).collect();
+    let asked = format!(
+        "What becomes of training {} with {} tokens an iteration on {} of spot capacity ({}), under {}?",
+        page.model,
+        count(page.tokens_per_iteration),
+        replay.span,
+        replay.gpu_types.join(", "),
+        names.join(", "),
+    );
     render(&title, &asked, &cards, &sections)
 }
 
@@ -72,7 +84,7 @@ fn policies(replay: &Replay, span_s: f64) -> Section {
         "rolled back",
         "recoveries",
         "mean recovery",
-        "USD",
+        "lost work",
         "USD per 10^6 tokens",
     ];
     let row = |outcome: &PolicyOutcome| {
@@ -85,7 +97,7 @@ fn policies(replay: &Replay, span_s: f64) -> Section {
             count(outcome.iterations_rolled_back),
             count(summary.recoveries as u64),
             or_absent(summary.recovery_s_mean, format_seconds),
-            figure(summary.usd),
+            or_absent(ratio(outcome.ledger.get(Activity::LostWork).as_gpu_seconds(), summary.paid_gpu_s), percent),
             or_absent(summary.usd_per_million_tokens, figure),
         ]
     };
@@ -121,8 +133,21 @@ fn plans(replay: &Replay) -> Section {
 }
 
 fn recoveries(replay: &Replay) -> Section {
-    let columns =
-        ["policy", "at", "took", "cause", "iterations lost", "own memory", "own disk", "peers", "object store"];
+    let columns = [
+        "policy",
+        "at",
+        "cause",
+        "iterations lost",
+        "took",
+        "detect",
+        "plan",
+        "connect",
+        "fetch",
+        "own memory",
+        "own disk",
+        "peers",
+        "object store",
+    ];
     let mut rows = Vec::new();
     for outcome in &replay.policies {
         for recovery in outcome.recoveries.iter().take(MOST_RECOVERIES) {
@@ -131,17 +156,22 @@ fn recoveries(replay: &Replay) -> Section {
             let mut row = vec![
                 outcome.policy.to_owned(),
                 format_seconds(recovery.start.as_seconds()),
-                format_seconds(recovery.end.saturating_sub(recovery.start).as_seconds()),
                 cause,
                 count(recovery.lost_iterations),
+                format_seconds(recovery.end.saturating_sub(recovery.start).as_seconds()),
             ];
+            let time = recovery.time;
+            row.extend(
+                [time.detect, time.plan, time.connect, time.fetch].map(|part| format_seconds(part.as_seconds())),
+            );
             row.extend([fetched.own_memory, fetched.own_disk, fetched.peers, fetched.object_store].map(format_bytes));
             rows.push(row);
         }
     }
     Section::new(
-        "Changes of plan",
-        "When training stopped, why, and where its state came from; at most a hundred of each policy.",
+        "Recoveries",
+        "When training stopped and why, what the time went into, and where state came from: at most a hundred of each policy; \
+         recoveries.csv has all.",
     )
     .with_table(&columns, rows)
 }
@@ -162,9 +192,15 @@ mod tests {
             iteration: None,
             scenario: "model = \"gpt3-1.3b\"",
         });
-        for part in
-            ["a&amp;b", "<svg", "restart", "Where the GPU time went", "title=\"restart, useful: ", "object store"]
-        {
+        for part in [
+            "a&amp;b",
+            "<svg",
+            "restart",
+            "Where the GPU time went",
+            "title=\"restart, useful: ",
+            "object store",
+            "saved by spot",
+        ] {
             assert!(page.contains(part), "{part}");
         }
         assert!(page.len() < 200_000, "{}", page.len());

@@ -3,7 +3,7 @@
 use super::{Section, card, render};
 use crate::report::figures::figure;
 use crate::report::sweep::{
-    Change, GateOutcome, SweepChart, SweepRow, SweepStatus, SweepTable, cell, gate_verdict, sweep_svg,
+    Change, GateOutcome, SweepChart, SweepRow, SweepStatus, SweepTable, gate_verdict, said, sweep_svg,
 };
 use crate::units::format_number;
 use serde_json::Value;
@@ -28,11 +28,7 @@ pub fn sweep_html(name: &str, table: &SweepTable, gate: Option<&GateOutcome>, te
         sections.push(changes(gate));
     }
     if let Some(chart) = SweepChart::of(table) {
-        let note = match chart.y {
-            Some(_) => "Dark is more. A dash stands where nothing fits.",
-            None => "",
-        };
-        sections.push(Section::new("Over the axes", note).with_svg(sweep_svg(name, table, &chart)));
+        sections.push(Section::new("Over the axes", "").with_svg(sweep_svg(name, table, &chart)));
     }
     for (figure_name, title) in [("tokens_per_s", "Fastest"), ("usd_per_million_tokens", "Cheapest tokens")] {
         let (columns, rows) = table.shown(figure_name);
@@ -76,14 +72,14 @@ fn all_rows(table: &SweepTable) -> Section {
     let value = |value: Option<&Value>| match value {
         Some(Value::Number(number)) if number.is_f64() => figure(number.as_f64().unwrap_or(f64::NAN)),
         Some(Value::Number(number)) => format_number(number.as_f64().unwrap_or(f64::NAN)),
-        Some(other) => cell(other),
+        Some(other) => said(other),
         None => String::new(),
     };
     let row = |row: &SweepRow| {
         let figures = figures.iter().map(|name| value(row.outcome.figures.get(*name)));
         let reason = row.outcome.reason.as_deref().unwrap_or_default().lines().next().unwrap_or_default().to_owned();
         let status = row.outcome.status.name().to_owned();
-        row.key.iter().map(cell).chain([status]).chain(figures).chain(has_reasons.then_some(reason)).collect()
+        row.key.iter().map(said).chain([status]).chain(figures).chain(has_reasons.then_some(reason)).collect()
     };
     let rows: Vec<Vec<String>> = table.rows.iter().take(MOST_ROWS).map(row).collect();
     let note = match table.rows.len().saturating_sub(MOST_ROWS) {

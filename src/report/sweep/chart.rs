@@ -1,7 +1,7 @@
 //! `sweep.svg`: heat maps where two axes are numbers, lines where one is.
 
 use super::colors::{is_dark, of_share};
-use super::{Better, SweepTable, better, cell, compare_keys, lines};
+use super::{Better, SweepTable, better, compare_keys, lines, said};
 use crate::report::canvas::{Anchor, Canvas, FAINT_INK, GRID, INK, legend_width};
 use crate::report::figures::{figure as four_digits, scaled};
 use crate::report::svg::Spots;
@@ -131,7 +131,7 @@ pub(super) fn axis_name(axis: &str) -> String {
 
 /// `8 A100-80 GPUs`, `planner autohet`, `global batch size 64`.
 fn with_value(axis: &str, value: &Value) -> String {
-    let (name, value) = (axis_name(axis), cell(value));
+    let (name, value) = (axis_name(axis), said(value));
     if axis.starts_with("gpus.") || axis.starts_with("nodes.") {
         format!("{value} {name}")
     } else {
@@ -253,7 +253,7 @@ impl<'a> Maps<'a> {
     fn draw_ticks(&self, canvas: &Canvas<'_>, left: i32, top: i32, is_first: bool) {
         let (width, height) = self.size();
         for (value, x) in self.x_values.iter().zip((left + CELL.0 / 2..).step_by(CELL.0 as usize)) {
-            canvas.text((x, top + height + 12), Anchor::Center, INK, &cell(value));
+            canvas.text((x, top + height + 12), Anchor::Center, INK, &said(value));
         }
         let name = axis_name(&self.table.axes[self.chart.x]);
         canvas.text((left + width / 2, top + height + 32), Anchor::Center, INK, &name);
@@ -262,7 +262,7 @@ impl<'a> Maps<'a> {
         }
         for (value, line) in self.y_values.iter().zip(0..) {
             let y = top + height - line * CELL.1 - CELL.1 / 2;
-            canvas.text((left - 6, y), Anchor::Right, INK, &cell(value));
+            canvas.text((left - 6, y), Anchor::Right, INK, &said(value));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Colours of a heat map: from light to dark in equal steps of lightness, so that a print in grey shows the same, and with
 //! blue against yellow, which readers of any colour vision tell apart.
 
-use crate::report::palette::{BLUE, BROWN, DARK, GREEN, PURPLE, SKY, VERMILION};
+use crate::report::palette::{BLUE, DARK, GREEN, MAROON, PURPLE, SKY, VERMILION};
 use plotters::style::RGBColor;
 
 /// From the least to the most, light to dark.
@@ -9,7 +9,7 @@ const RAMP: [(u8, u8, u8); 6] =
     [(255, 247, 205), (216, 222, 170), (150, 190, 160), (85, 150, 160), (45, 100, 145), (20, 45, 95)];
 
 /// Colours of lines.
-pub(super) const LINES: [RGBColor; 7] = [BLUE, VERMILION, GREEN, PURPLE, SKY, BROWN, DARK];
+pub(super) const LINES: [RGBColor; 7] = [BLUE, VERMILION, GREEN, PURPLE, SKY, MAROON, DARK];
 
 /// The colour of a share from 0 to 1.
 pub(super) fn of_share(share: f64) -> RGBColor {

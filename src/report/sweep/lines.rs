@@ -2,7 +2,7 @@
 
 use super::chart::{SweepChart, axis_name, pixels, title, values_of};
 use super::colors::LINES;
-use super::{SweepTable, cell};
+use super::{SweepTable, said};
 use crate::report::canvas::{Anchor, Canvas, INK, Point, legend_width};
 use crate::report::figures::figure as four_digits;
 use crate::report::panel::{Axis, Panel};
@@ -30,8 +30,8 @@ pub(super) fn lines_svg(heading: &str, table: &SweepTable, chart: &SweepChart) -
         canvas.bold_text((16, 20), Anchor::Left, INK, heading);
         let mut x = 16;
         for (value, color) in series.iter().flatten().zip(LINES) {
-            canvas.legend_entry((x, 44), color, &cell(value));
-            x += legend_width(&cell(value));
+            canvas.legend_entry((x, 44), color, &said(value));
+            x += legend_width(&said(value));
         }
         for (figure, top) in chart.figures.iter().zip((TOP..).step_by((PANEL + GAP) as usize)) {
             draw_panel((&canvas, &mut spots), table, chart, figure, top, &series);
@@ -71,7 +71,7 @@ fn draw_panel(
         canvas.text((panel.x(&horizontal, value), panel.bottom + 14), Anchor::Center, INK, &label);
     }
     for ((line, color), of) in lines.iter().zip(LINES).zip(series) {
-        let of = of.as_ref().map_or_else(String::new, |of| format!("{}, ", cell(of)));
+        let of = of.as_ref().map_or_else(String::new, |of| format!("{}, ", said(of)));
         for &(x, y) in line {
             let says = format!("{of}{} {x}: {} {}", axis_name(&table.axes[chart.x]), four_digits(y), title(figure));
             let (x, y) = (f64::from(panel.x(&horizontal, x)), f64::from(panel.y(&vertical, y)));

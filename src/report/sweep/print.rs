@@ -1,6 +1,6 @@
 //! A sweep and its comparison for people: a table of the best rows, and what got better and worse.
 
-use super::{Better, Change, GateOutcome, SweepRow, SweepStatus, SweepTable, better, cell};
+use super::{Better, Change, GateOutcome, SweepRow, SweepStatus, SweepTable, better, said};
 use crate::report::figures::figure;
 use crate::report::table::{Screen, align_right, empty_table, trimmed};
 use comfy_table::ContentArrangement;
@@ -66,7 +66,7 @@ impl SweepTable {
                 Some(Value::Number(number)) => figure(number.as_f64().unwrap_or_default()),
                 _ => String::new(),
             });
-            row.key.iter().map(cell).chain(figures).collect()
+            row.key.iter().map(said).chain(figures).collect()
         };
         (header, self.best(figure_name, MOST_ROWS).into_iter().map(cells).collect())
     }

@@ -23,7 +23,7 @@ pub(super) fn color(activity: Activity) -> RGBColor {
         Activity::LostWork => RGBColor(213, 94, 0),
         Activity::Recovery => RGBColor(230, 159, 0),
         Activity::IdleByPlan => RGBColor(200, 200, 200),
-        Activity::Waiting => RGBColor(130, 130, 130),
+        Activity::Waiting => RGBColor(90, 90, 90),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{policy_color, title};
 use crate::replay::{Phase, PolicyOutcome, Replay};
 use crate::report::canvas::{Anchor, Canvas, FAINT_INK, INK, Point};
 use crate::report::figures::{ratio, scaled};
-use crate::report::panel::{Axis, Panel};
+use crate::report::panel::{Axis, Panel, thinned};
 use crate::report::timeline_csv::tokens_per_s;
 use plotters::prelude::Color;
 use plotters::style::RGBColor;
@@ -75,15 +75,28 @@ fn step_line(panel: &Panel, vertical: &Axis, rates: &[f64]) -> Vec<Point> {
 }
 
 fn draw_phases(canvas: &Canvas<'_>, panel: &Panel, time: &Axis, outcome: &PolicyOutcome) {
-    for segment in &outcome.segments {
-        let color = match segment.phase {
-            Phase::Recovering => RECOVERING,
-            Phase::Waiting => WAITING,
-            Phase::Training | Phase::Checkpointing => continue,
-        };
-        let (start, end) = (panel.x(time, segment.start.as_seconds()), panel.x(time, segment.end.as_seconds()));
-        canvas.rectangle((start, panel.top), (end.max(start + 1), panel.bottom), color);
+    for (phase, color) in [(Phase::Waiting, WAITING), (Phase::Recovering, RECOVERING)] {
+        let segments = outcome.segments.iter().filter(|segment| segment.phase == phase);
+        let pixels = segments.map(|segment| {
+            let [start, end] = [segment.start, segment.end].map(|time_at| panel.x(time, time_at.as_seconds()));
+            (start, end.max(start + 1))
+        });
+        for (start, end) in joined(pixels) {
+            canvas.rectangle((start, panel.top), (end, panel.bottom), color);
+        }
     }
+}
+
+/// Stretches of pixels, in their order, those that touch in one.
+fn joined(stretches: impl Iterator<Item = (i32, i32)>) -> Vec<(i32, i32)> {
+    let mut joined: Vec<(i32, i32)> = Vec::new();
+    for (start, end) in stretches {
+        match joined.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
 }
 
 /// In the line of the title, at its right end.
@@ -102,9 +115,8 @@ pub(super) fn draw_tokens(canvas: &Canvas<'_>, panel: &Panel, time: &Axis, repla
     panel.draw_grid(canvas, time, &vertical);
     let mut labels = Vec::new();
     for (index, line) in progress.iter().enumerate() {
-        let mut points: Vec<Point> =
-            line.iter().map(|&(s, tokens)| (panel.x(time, s), panel.y(&vertical, tokens))).collect();
-        points.dedup();
+        let points = line.iter().map(|&(s, tokens)| (panel.x(time, s), panel.y(&vertical, tokens)));
+        let points = thinned(&points.collect::<Vec<_>>());
         let end = points.last().map_or(panel.bottom, |&(_, y)| y);
         canvas.line(points, policy_color(index), 2);
         labels.push((end, index));
@@ -173,6 +185,11 @@ mod tests {
         approx::assert_relative_eq!(rates.iter().sum::<f64>(), wanted, max_relative = 1e-12);
         assert_eq!((rates[0], rates[22]), (0.0, 0.0));
         approx::assert_relative_eq!(rates[2], 2048.0, max_relative = 1e-12);
+    }
+
+    #[test]
+    fn stretches_that_touch_are_one() {
+        assert_eq!(joined([(0, 2), (2, 3), (5, 6), (5, 9), (6, 7)].into_iter()), [(0, 3), (5, 9)]);
     }
 
     #[test]

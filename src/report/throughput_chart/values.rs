@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn each_moment_has_its_capacity_and_rates() {
         let svg = throughput_svg(&fixture::small(), TOKENS_PER_ITERATION);
-        assert_eq!(svg.matches("<title>").count(), 694_usize.div_ceil(8));
+        assert_eq!(svg.matches("<title>").count(), 682_usize.div_ceil(8));
         // V100 are away from 40 s to 70 s, and an iteration of 32,768 tokens takes 8 s.
         assert!(
             svg.contains("<title>at 20.") && svg.contains("up: 8 x A100-80, 4 x V100-32\nautohet: 4,096 tokens/s"),

@@ -75,8 +75,19 @@ function examine(name, frame) {
     box.dispatchEvent(new window.KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
     return !box.nextElementSibling.textContent;
   });
+  // The keyboard goes through the page from above to below, and stops at all that can be pointed at.
+  const stops = [...document.querySelectorAll("a[href], summary, [tabindex]")];
+  const top = (element) => element.getBoundingClientRect().top;
+  const unreachable = stops.filter((stop, place) => {
+    const before = stops[place - 1];
+    stop.focus({ preventScroll: true });
+    return document.activeElement !== stop || stop.tabIndex !== 0
+      || (before && !before.contains(stop) && top(stop) < top(before) - 1);
+  });
+  const unstopped = [...document.querySelectorAll("figure, table, .bars")].filter((box) => !box.closest("[tabindex]"));
   return {
-    name, overflow, texts: texts.length, pale: texts.filter((text) => text.isPale),
+    name, overflow, stops: stops.length,
+    unreachable: unreachable.concat(unstopped).map((stop) => stop.outerHTML.slice(0, 80)), texts: texts.length, pale: texts.filter((text) => text.isPale),
     mute: mute.map((box) => box.getAttribute("aria-label") || box.tagName),
   };
 }

@@ -69,7 +69,7 @@ fn the_example_of_a_plan_fits_its_cluster() {
 
 #[test]
 fn the_settings_in_the_help_make_a_trace() {
-    let help = Sandbox::new().run(&["trace", "generate", "--help"]).stdout;
+    let help = Sandbox::new().run(&["trace", "generate", "--help-all"]).stdout;
     let (_, settings) = help.split_once("Example of a settings file:\n").unwrap();
     let (settings, _) = settings.split_once("\n\n").unwrap();
     let sandbox = Sandbox::new().file("market.toml", settings);

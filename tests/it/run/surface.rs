@@ -107,6 +107,21 @@ fn json_has_an_object_for_each_step_and_event() {
 }
 
 #[test]
+fn steps_are_rows_of_csv_and_markdown() {
+    let folder = folder_with(&plan("1f1b", "none", &[(2, &[4])]));
+    let printed = |format| run(folder.path(), &["--plan", "plan.json", "--steps", "3", "--quiet", "--format", format]);
+    let (csv, stderr) = printed("csv");
+    assert_eq!(stderr, "");
+    let mut rows = csv::Reader::from_reader(csv.as_bytes());
+    assert_eq!(rows.headers().unwrap().iter().take(3).collect::<Vec<_>>(), ["time_s", "event", "step"]);
+    let steps: Vec<String> = rows.records().map(|row| row.unwrap()[2].to_owned()).collect();
+    assert_eq!(steps, ["1", "2", "3"]);
+    let (markdown, _) = printed("markdown");
+    assert!(markdown.starts_with("| time s | event | step |"), "{markdown}");
+    assert_eq!(markdown.lines().count(), 2 + 3, "{markdown}");
+}
+
+#[test]
 fn clipping_and_decay_change_what_is_trained() {
     let folder = folder_with(&plan("1f1b", "none", &[(2, &[4])]));
     let last = |options: &[&str]| {
@@ -207,10 +222,10 @@ fn predictions_for_gpus_are_not_shown_of_cores() {
 #[test]
 fn help_of_subcommands_says_what_they_do() {
     let folder = tempfile::tempdir().unwrap();
-    let check = run(folder.path(), &["check", "--help"]).0;
+    let check = run(folder.path(), &["check", "--help-all"]).0;
     assert!(check.contains("Predicts an iteration") && check.contains("profiled first"), "{check}");
     assert!(!check.contains("--plan-out <FILE>") && !check.contains("planned for the"), "{check}");
-    let profile = run(folder.path(), &["profile", "--help"]).0;
+    let profile = run(folder.path(), &["profile", "--help-all"]).0;
     assert!(profile.contains("for `--profile`") && profile.contains("cut to two layers"), "{profile}");
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::settings::RecoverFrom;
 use super::{DeviceArgs, InjectedTraceArgs, PlanningArgs, examples};
-use crate::cli::args::StreamFormat;
+use crate::cli::args::Format;
 use crate::model::Precision;
 use clap::Args;
 use std::path::PathBuf;
@@ -42,13 +42,13 @@ pub(in crate::cli::run) struct CheckPlanArgs {
     #[arg(long, value_name = "NAME|FILE")]
     pub(in crate::cli::run) model: Option<String>,
     /// Tokens per sample, to plan for a trace [default: as the model says]
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", hide_short_help = true)]
     pub(in crate::cli::run) seq_length: Option<u32>,
     /// Samples per optimizer step, to plan for a trace [default: 8]
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(in crate::cli::run) global_batch_size: Option<u32>,
     /// Number format, to plan for a trace [default: fp32]
-    #[arg(long, value_parser = crate::cli::args::parse_precision, value_name = "fp32|bf16")]
+    #[arg(long, value_parser = crate::cli::args::parse_precision, value_name = "fp32|bf16", hide_short_help = true)]
     pub(in crate::cli::run) precision: Option<Precision>,
 }
 
@@ -75,16 +75,16 @@ pub(in crate::cli::run) struct CheckInjectionArgs {
     #[command(flatten)]
     pub(in crate::cli::run) trace: InjectedTraceArgs,
     /// Where the state of lost ranks is read from
-    #[arg(long, value_enum, default_value_t = RecoverFrom::All, requires = "inject")]
+    #[arg(long, value_enum, default_value_t = RecoverFrom::All, requires = "inject", hide_short_help = true)]
     pub(in crate::cli::run) recover_from: RecoverFrom,
     /// Folder for checkpoints, new or empty [default: a temporary one]
-    #[arg(long, value_name = "FOLDER", requires = "inject")]
+    #[arg(long, value_name = "FOLDER", requires = "inject", hide_short_help = true)]
     pub(in crate::cli::run) checkpoint_dir: Option<PathBuf>,
     /// Iterations from one checkpoint to the next
-    #[arg(long, value_name = "ITERATIONS", default_value_t = 50, requires = "inject", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "ITERATIONS", default_value_t = 50, requires = "inject", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
     pub(in crate::cli::run) checkpoint_every: u64,
     /// Nodes that keep a copy of each part of a checkpoint in memory, beside those that train it
-    #[arg(long, value_name = "NODES", default_value_t = 0, requires = "inject", value_parser = clap::value_parser!(u32).range(..=8))]
+    #[arg(long, value_name = "NODES", default_value_t = 0, requires = "inject", value_parser = clap::value_parser!(u32).range(..=8), hide_short_help = true)]
     pub(in crate::cli::run) peer_copies: u32,
 }
 
@@ -99,8 +99,8 @@ pub(in crate::cli::run) struct CheckOutputArgs {
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(in crate::cli::run) tolerance: Option<String>,
     /// What to print on stdout
-    #[arg(long, value_enum, default_value_t = StreamFormat::Table)]
-    pub(in crate::cli::run) format: StreamFormat,
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(in crate::cli::run) format: Format,
     /// Folder for summary.json, table.txt and, without a trace, the predicted and the measured timeline
     #[arg(long, value_name = "FOLDER")]
     pub(in crate::cli::run) out: Option<PathBuf>,

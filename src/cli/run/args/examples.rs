@@ -1,7 +1,13 @@
-//! What stands below the options in `--help`. Paragraphs are lines, which the help wraps; commands are broken where a shell
-//! takes it.
+//! What stands below the options in `--help` and `--help-all`. Paragraphs are lines, which the help wraps; commands are broken
+//! where a shell takes it.
 
 pub(super) const RUN: &str = "\
+Examples:
+  autohet-run --model gpt-tiny --global-batch-size 8 --steps 20
+  autohet-run --plan plan.json --steps 50 --out results/tiny
+  autohet-run check --plan plan.json";
+
+pub(super) const LONG_RUN: &str = "\
 Without a plan it plans for the devices that it finds: on the CPU each core is one. A plan runs as it is: this program takes \
 replicas, stages, layers, micro batches and schedule from it, and starts one process per GPU of its nodes on this machine, \
 whatever types the plan names.
