@@ -1,11 +1,11 @@
 //! Replays: planning, simulating and booking, without writing files.
 //!
-//! First, once each, what is to take no longer than a bar, printed beside it: thirty days of a generated market of 256 GPUs under
-//! all policies, with the most memory that the process had by then; a thousand generated days under one policy; and Bamboo's p3
-//! trace under each policy, if the environment variable `AUTOHET_BAMBOO_P3` names it or it is in `../shared/data/traces`. Then a
-//! day of the repository's trace under each policy, by criterion.
+//! First, once each, what is to take no longer than a bar, printed beside it: Bamboo's p3 trace under each policy, if the
+//! environment variable `AUTOHET_BAMBOO_P3` names it or it is in `../shared/data/traces`; a thousand generated days under one policy;
+//! and thirty days of a generated market of 256 GPUs under all policies, with the most memory that the process had. Then a day of
+//! the repository's trace under each policy, by criterion.
 //!
-//! `cargo bench --bench replay -- bars` is the first part alone.
+//! `cargo bench --bench replay -- bars` is the first part alone, and writes it to `results/benchmarks/replay.csv`.
 
 use autohet::cost::{CostModel, CostSettings};
 use autohet::elastic::checkpoint::CheckpointSettings;
@@ -63,23 +63,25 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    bars();
-    if !std::env::args().any(|argument| argument == "bars") {
+    let rows = bars();
+    if std::env::args().any(|argument| argument == "bars") {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("results/benchmarks/replay.csv");
+        std::fs::write(path, format!("what,bar,measured,unit\n{}", rows.concat())).expect("the results can be written");
+    } else {
         day(&mut Criterion::default().configure_from_args());
     }
 }
 
 /// What is measured once, beside what it is to take at most on two cores.
-fn bars() {
-    println!("{:<64} {:>9} {:>9}", "", "bar", "measured");
-    month();
-    thousand_days();
-    bamboo();
+fn bars() -> Vec<String> {
+    println!("{:<72} {:>9} {:>9}", "", "bar", "measured");
+    bamboo().into_iter().chain([thousand_days()]).chain(month()).collect()
 }
 
-fn print_bar(what: &str, bar: Option<f64>, measured: f64, unit: &str) {
-    let bar = bar.map_or_else(String::new, |bar| format!("{bar} {unit}"));
-    println!("{what:<64} {bar:>9} {:>9}", format!("{measured:.2} {unit}"));
+/// Prints a row, and gives it back for the file.
+fn row(what: &str, bar: f64, measured: f64, unit: &str) -> String {
+    println!("{what:<72} {:>9} {:>9}", format!("{bar} {unit}"), format!("{measured:.2} {unit}"));
+    format!("\"{what}\",{bar},{measured:.2},{unit}\n")
 }
 
 /// The most memory that this process has had, in 10^6 bytes, where the system says so.
@@ -123,25 +125,20 @@ fn market(pools: &[&str], hours: f64, up_time_mean_hours: f64) -> GeneratorSetti
     GeneratorSettings { hours, pools: pools.iter().map(pool).collect(), ..GeneratorSettings::default() }
 }
 
-fn month() {
+fn month() -> Vec<String> {
     let pools = ["12x8xA100-40@us-east-1a:8.0", "10x8xV100-16@us-east-1b:6.5", "10x8xT4@us-east-1a:2.9"];
     let trace = generate(&market(&pools, 720.0, 13.5)).expect("within the ranges");
-    let job = Job::new("gpt3-6.7b");
-    for names in [&policies::NAMES[..1], &policies::NAMES[..]] {
-        let policies = remembering(names);
-        let begun = Instant::now();
-        job.replay(&trace, &policies, &IterationMemory::default());
-        let seconds = begun.elapsed().as_secs_f64();
-        let (who, bar) = if names.len() > 1 { ("all policies", Some(10.0)) } else { (names[0], None) };
-        let what = format!("30 days, 256 GPUs of 3 types, {} events, {who}", trace.events.len());
-        print_bar(&what, bar, seconds, "s");
-    }
-    if let Some(most) = most_memory_mb() {
-        print_bar("most memory until then", Some(500.0), most, "MB");
-    }
+    let (job, policies) = (Job::new("gpt3-6.7b"), remembering(&policies::NAMES));
+    let begun = Instant::now();
+    job.replay(&trace, &policies, &IterationMemory::default());
+    let seconds = begun.elapsed().as_secs_f64();
+    let what = format!("30 days, 256 GPUs of 3 types, {} events, all policies", trace.events.len());
+    let mut rows = vec![row(&what, 10.0, seconds, "s")];
+    rows.extend(most_memory_mb().map(|most| row("most memory of all of these", 500.0, most, "MB")));
+    rows
 }
 
-fn thousand_days() {
+fn thousand_days() -> String {
     const SEEDS: u64 = 1000;
     let settings =
         market(&["5x8xA100-40@us-east-1a:8.0", "4x8xV100-16@us-east-1b:6.5", "3x8xT4@us-east-1a:2.9"], 24.0, 2.0);
@@ -153,25 +150,25 @@ fn thousand_days() {
     };
     let iterations: Vec<u64> = (0..SEEDS).into_par_iter().map(of_seed).collect();
     let mean = iterations.iter().sum::<u64>() as f64 / SEEDS as f64;
-    let seconds = begun.elapsed().as_secs_f64();
-    print_bar(&format!("{SEEDS} generated days, autohet, {mean:.0} iterations in the mean"), Some(60.0), seconds, "s");
+    let what = format!("{SEEDS} generated days, autohet, {mean:.0} iterations in the mean");
+    row(&what, 60.0, begun.elapsed().as_secs_f64(), "s")
 }
 
-fn bamboo() {
+fn bamboo() -> Vec<String> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces/bamboo-p3-trace.csv");
     let path = std::env::var_os("AUTOHET_BAMBOO_P3").map_or_else(beside, Into::into);
     if !path.exists() {
-        return;
+        return Vec::new();
     }
     let options = ReadOptions { gpu_type: Some("V100-16".into()), gpus_per_node: Some(1), ..ReadOptions::default() };
     let trace = read_with(&path, &options).expect("a trace");
     let job = Job::new("gpt3-1.3b");
-    for name in policies::NAMES {
-        let policies = remembering(&[name]);
+    let of_policy = |name: &&str| {
+        let policies = remembering(&[*name]);
         let begun = Instant::now();
         let iterations = job.replay(&trace, &policies, &IterationMemory::default());
-        let seconds = begun.elapsed().as_secs_f64();
         let what = format!("Bamboo's p3 trace, {} events, {name}, {iterations} iterations", trace.events.len());
-        print_bar(&what, Some(0.3), seconds, "s");
-    }
+        row(&what, 0.3, begun.elapsed().as_secs_f64(), "s")
+    };
+    policies::NAMES.iter().map(of_policy).collect()
 }

@@ -122,7 +122,7 @@ fn exit_code(done: anyhow::Result<Verdict>, is_failure: impl Fn(&anyhow::Error) 
         Ok(Verdict::Bad) => ExitCode::from(EXIT_VERDICT),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", crate::units::printable(&error.to_string()));
             let is_verdict = error.downcast_ref::<crate::plan::PlanError>().is_some_and(plan::is_verdict);
             ExitCode::from(if is_verdict || is_failure(&error) { EXIT_VERDICT } else { EXIT_INPUT })
         }
@@ -132,6 +132,7 @@ fn exit_code(done: anyhow::Result<Verdict>, is_failure: impl Fn(&anyhow::Error) 
 /// Writes to stdout; unlike `println!` it gives back the error when the reader has gone.
 fn print(text: &str) -> anyhow::Result<()> {
     use std::io::Write;
+    let text = crate::units::printable(text);
     let mut stdout = std::io::stdout().lock();
     let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.write_all(end)).and_then(|()| stdout.flush());

@@ -6,6 +6,7 @@
 pub mod checkpoint;
 mod composition;
 mod controller;
+mod coordinator;
 mod events;
 mod exposure;
 mod fetch;
@@ -36,6 +37,7 @@ pub use layout::{SHARDS_PER_BLOCK, Shard, ShardIndex, StateLayout, rank_slices};
 pub use peer_copies::{PeerCopies, PeerCopy};
 pub use placement::NodeClass;
 pub use plan_cache::PlacedPlan;
+pub(crate) use plan_cache::without_names;
 pub use policies::Policy;
 pub use reconfiguration::{Cause, Reconfiguration, ReconfigurationSettings, ReconfigurationTime, Spared};
 pub use recovery::{Origin, RecoveryOptions, RecoveryPlan, ShardCopy, ShardTransfer, Source, Tier, plan_recovery};

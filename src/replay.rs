@@ -3,6 +3,7 @@
 
 mod accounts;
 mod books;
+mod boot;
 mod iterations;
 mod on_demand;
 mod oracle;
@@ -21,6 +22,7 @@ use crate::runtime::sim::{SimError, Simulator};
 use crate::trace::{NodeEvent, NodeEventKind};
 use crate::units::SimTime;
 use crate::{cluster::Cluster, cost::CostModel};
+use iterations::RememberingJudge;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use world::{Ran, World};
@@ -107,16 +109,22 @@ pub fn replay_with(
         limits: PlanLimits::default(),
     };
     let run = |policy: &Policy| {
+        let judge = RememberingJudge::new(memory);
+        let request = PlanRequest { judge: &judge, ..request };
         let rented = match policy.capacity {
             Capacity::Spot => None,
             Capacity::OnDemand => Some(on_demand::rented(on_demand::on_demand(events), policy, request)?),
         };
         let own_changes = rented.as_deref().map(changes_by_time);
         let changes = own_changes.as_deref().unwrap_or(&changes);
+        let boot = SimTime::from_seconds(settings.reconfiguration.boot_s);
+        let booted =
+            (boot > SimTime::ZERO).then(|| changes_by_time(&boot::booted(rented.as_deref().unwrap_or(events), boot)));
+        let seen = booted.as_deref().unwrap_or(changes);
         let controller_settings =
             ControllerSettings { checkpoint: settings.checkpoint, reconfiguration: settings.reconfiguration };
         let controller = Controller::new(policy, request, controller_settings);
-        let mut ran = World::new(controller, settings, memory, changes, span).run(policy, progress)?;
+        let mut ran = World::new(controller, settings, &judge, (changes, seen), span).run(policy, progress)?;
         ran.outcome.rented = rented;
         if policy.capacity != Capacity::Spot {
             // The bound is one of what the trace's nodes can do.
@@ -130,7 +138,9 @@ pub fn replay_with(
         if let Some(index) = followed.iter().position(|followed| std::ptr::eq(*followed, policy)) {
             return Ok(ran[index].outcome.clone());
         }
-        let bound = oracle::bound(policy, request, (settings, memory), &changes, span, &ran);
+        let judge = RememberingJudge::new(memory);
+        let request = PlanRequest { judge: &judge, ..request };
+        let bound = oracle::bound(policy, request, (settings, &judge), &changes, span, &ran);
         progress(span);
         bound
     };

@@ -121,6 +121,36 @@ pub fn format_number(value: f64) -> String {
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
+/// Text for a terminal: control characters, as a name of somebody's file may have, are written out. Line ends, tabs and our own
+/// styles stay.
+pub(crate) fn printable(text: &str) -> std::borrow::Cow<'_, str> {
+    let is_harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    if text.chars().all(is_harmless) {
+        return text.into();
+    }
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let style = style_of(rest);
+        if is_harmless(c) || rest.starts_with("\r\n") {
+            safe.push(c);
+        } else if let Some(style) = style {
+            safe.push_str(style);
+        } else {
+            safe.extend(c.escape_debug());
+        }
+        rest = &rest[style.map_or(c.len_utf8(), str::len)..];
+    }
+    safe.into()
+}
+
+/// The style that the text begins with, if any: bold, a colour, none.
+fn style_of(text: &str) -> Option<&str> {
+    let numbers = text.strip_prefix("\u{1b}[")?;
+    let end = numbers.find(|c: char| !c.is_ascii_digit() && c != ';').filter(|end| numbers[*end..].starts_with('m'))?;
+    Some(&text[..2 + end + 1])
+}
+
 /// Bytes for people, in decimal units: `512 B`, `1.5 kB`, `13.4 GB`.
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
@@ -143,6 +173,15 @@ mod tests {
         assert_eq!(SimTime::from_seconds(-1.0), SimTime::ZERO);
         assert_eq!(SimTime::from_seconds(f64::NAN), SimTime::ZERO);
         assert_eq!(SimTime::from_seconds(f64::INFINITY), SimTime::MAX);
+    }
+
+    #[test]
+    fn control_characters_are_written_out_and_styles_stay() {
+        assert!(matches!(printable("a\tb\n"), std::borrow::Cow::Borrowed(_)));
+        assert_eq!(printable("\u{1b}[1mbold\u{1b}[0m"), "\u{1b}[1mbold\u{1b}[0m");
+        assert_eq!(printable("n\u{1b}[2Jode\u{1b}]0;x\u{7}\r\u{9b}"), "n\\u{1b}[2Jode\\u{1b}]0;x\\u{7}\\r\\u{9b}");
+        assert_eq!(printable("\u{1b}["), "\\u{1b}[");
+        assert_eq!(printable("\u{1b}[1"), "\\u{1b}[1");
     }
 
     #[test]

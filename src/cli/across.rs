@@ -10,7 +10,7 @@ use crate::replay::{IterationMemory, Replay, ReplaySettings, replay_with};
 use crate::report::{AcrossRow, Screen, across_json, across_records, across_table, interval_table};
 use crate::scenario::Scenario;
 use crate::trace::generator::{GeneratorSettings, generate};
-use crate::trace::{self as traces, OfferDefaults, Trace};
+use crate::trace::{self as traces, OfferDefaults, Trace, TraceSource};
 use anyhow::anyhow;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) fn run(args: &AcrossArgs) -> anyhow::Result<Verdict> {
     check_options(args)?;
-    let scenario = super::replay::resolve_job(args.policies.as_deref(), &args.job, &args.reading)?;
+    let mut scenario = super::replay::resolve_job(args.policies.as_deref(), &args.job, &args.reading)?;
+    args.prices.apply(&mut scenario);
+    scenario.check()?;
     let runner = Runner::new(&scenario)?;
-    let files = files_in(&args.traces)?;
+    let files = sources_in(&args.traces)?;
     if let Some(out) = args.out.as_deref() {
-        let inputs: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+        let inputs: Vec<&Path> = files.iter().map(|source| source.path.as_path()).collect();
         files::check_kept(&inputs, &[("--out", Some(out))])?;
         files::check_writable(out)?;
     }
@@ -72,11 +74,11 @@ fn check_options(args: &AcrossArgs) -> anyhow::Result<()> {
 }
 
 /// The files, and those in folders, by name.
-fn files_in(given: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+fn sources_in(given: &[PathBuf]) -> anyhow::Result<Vec<TraceSource>> {
     let mut files = Vec::new();
     for path in given {
         if !path.is_dir() {
-            files.push(path.clone());
+            files.push(TraceSource::parse(path)?);
             continue;
         }
         let cannot = |error| anyhow!("cannot read the folder `{}`: {error}\nhint: check the path", path.display());
@@ -87,16 +89,16 @@ fn files_in(given: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         if inside.is_empty() {
             return Err(anyhow!("the folder `{}` has no files\nhint: name a folder of traces", path.display()));
         }
-        files.extend(inside);
+        files.extend(inside.into_iter().map(|path| TraceSource { path, ..TraceSource::default() }));
     }
     Ok(files)
 }
 
 /// What a file is called: its name without folder and ending, or where others are called so, too, its path.
-fn name_of(file: &Path, files: &[PathBuf]) -> String {
+fn name_of(file: &Path, files: &[TraceSource]) -> String {
     let stem =
         |file: &Path| file.file_stem().map_or_else(|| "trace".into(), |stem| stem.to_string_lossy().into_owned());
-    let alike = files.iter().filter(|other| stem(other) == stem(file)).count();
+    let alike = files.iter().filter(|other| stem(&other.path) == stem(file)).count();
     if alike > 1 { file.display().to_string() } else { stem(file) }
 }
 
@@ -118,12 +120,12 @@ impl<'a> Runner<'a> {
     }
 
     /// A trace after the other; those that can't be read are told of and left out.
-    fn files(&self, files: &[PathBuf], quiet: bool) -> anyhow::Result<Vec<AcrossRow>> {
+    fn files(&self, files: &[TraceSource], quiet: bool) -> anyhow::Result<Vec<AcrossRow>> {
         let progress = Progress::new(files.len(), quiet)?;
         let mut rows = Vec::new();
         let mut refused = None;
         for file in files {
-            match self.file(&name_of(file, files), file) {
+            match self.file(&name_of(&file.path, files), file) {
                 Ok(row) => rows.push(row),
                 Err(error) => {
                     // An error, whoever wants to hear nothing else.
@@ -140,9 +142,9 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn file(&self, name: &str, file: &Path) -> anyhow::Result<AcrossRow> {
-        let trace = traces::read_with(file, &self.scenario.trace.read_options())?;
-        let place = |error: anyhow::Error| anyhow!("`{}`: {error}", file.display());
+    fn file(&self, name: &str, source: &TraceSource) -> anyhow::Result<AcrossRow> {
+        let trace = traces::read_all(std::slice::from_ref(source), &self.scenario.trace.read_options())?;
+        let place = |error: anyhow::Error| anyhow!("`{}`: {error}", source.path.display());
         Ok(AcrossRow::new(name, &self.replay(&trace).map_err(place)?))
     }
 
@@ -172,6 +174,10 @@ impl<'a> Runner<'a> {
             checkpoint: &self.scenario.checkpoint,
             reconfiguration: &self.scenario.reconfiguration,
         };
-        Ok(replay_with(&events, trace.span, &self.policies, settings, &self.iterations, &|_| {})?)
+        let mut replay = replay_with(&events, trace.span, &self.policies, settings, &self.iterations, &|_| {})?;
+        let quotes = self.scenario.prices.quotes(trace)?;
+        let job = (&self.cost, self.scenario.training.precision);
+        replay.settle(&events, quotes.as_ref(), &self.scenario.prices.tariff(), job)?;
+        Ok(replay)
     }
 }

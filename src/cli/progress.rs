@@ -1,5 +1,6 @@
 //! How far a long command is, on stderr: a bar where somebody looks, a line now and then where a log is kept.
 
+use super::voice;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -29,13 +30,13 @@ impl Progress {
 
     pub(super) fn say(&self, text: &str) {
         if !self.is_quiet {
-            self.bar.suspend(|| eprintln!("{text}"));
+            self.bar.suspend(|| voice::say(text));
         }
     }
 
     /// Says something that is an error, also to who wants to hear nothing else.
     pub(super) fn always(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        self.bar.suspend(|| voice::say(text));
     }
 
     /// One run more.

@@ -81,7 +81,7 @@ fn with_price_notes(mut trace: Trace, quotes: Option<Quotes>, priced: Vec<String
     let notes: Vec<String> = quotes.map(|quotes| quotes.notes).into_iter().flatten().chain(priced).collect();
     if !quiet {
         for note in &notes {
-            eprintln!("{note}");
+            voice::say(note);
         }
     }
     trace.notes.extend(notes);
@@ -102,9 +102,9 @@ fn name_of(sources: &[TraceSource]) -> String {
 pub(super) fn say_notes(sources: &[TraceSource], notes: &[String]) {
     for note in notes {
         if let [source] = sources {
-            eprintln!("{}: {note}", source.path.display());
+            voice::say(&format!("{}: {note}", source.path.display()));
         } else {
-            eprintln!("{note}");
+            voice::say(note);
         }
     }
 }

@@ -70,8 +70,8 @@ fn fitted(
     let hours = args.market.hours.unwrap_or(recorded.observed_s / 3600.0);
     eprintln!(
         "taken from it: {} loss events of {} nodes in {} pools over {:.1} h; hours of the day aren't",
-        recorded.losses.iter().filter(|loss| !loss.of.is_empty()).count(),
-        recorded.losses.iter().flat_map(|loss| &loss.of).map(|part| part.ages.len()).sum::<usize>(),
+        recorded.loss_events(),
+        recorded.nodes_lost(),
         recorded.pools.len(),
         recorded.observed_s / 3600.0,
     );
@@ -203,7 +203,7 @@ fn run_stats(args: &StatsArgs) -> anyhow::Result<Verdict> {
         Format::Table => {
             // The table says what the first note of each says.
             for ((file, ..), notes) in all.iter().zip(&notes) {
-                notes.iter().skip(1).for_each(|note| eprintln!("{file}: {note}"));
+                notes.iter().skip(1).for_each(|note| super::voice::say(&format!("{file}: {note}")));
             }
             print(&statistics_table(&all, &laws, Screen::of_stdout()))?;
         }
@@ -216,8 +216,8 @@ fn run_stats(args: &StatsArgs) -> anyhow::Result<Verdict> {
             };
             print_json(&all.iter().zip(notes.iter().zip(&laws)).map(entry).collect())?;
         }
-        Format::Csv => print(&statistics_records(&all).csv())?,
-        Format::Markdown => print(&statistics_records(&all).markdown())?,
+        Format::Csv => print(&statistics_records(&all, &laws).csv())?,
+        Format::Markdown => print(&statistics_records(&all, &laws).markdown())?,
     }
     Ok(Verdict::Good)
 }

@@ -11,17 +11,22 @@ pub(super) fn set(is_quiet: bool, is_verbose: bool) {
     IS_VERBOSE.store(is_verbose, Ordering::Relaxed);
 }
 
+/// Says something on stderr, whatever names it has in it.
+pub(super) fn say(text: &str) {
+    eprintln!("{}", crate::units::printable(text));
+}
+
 /// What everybody should know who didn't ask for silence.
 pub(super) fn note(text: &str) {
     if !IS_QUIET.load(Ordering::Relaxed) {
-        eprintln!("{text}");
+        say(text);
     }
 }
 
 /// What is of use to who asked what goes on; `text` is made for them only.
 pub(super) fn tell(text: impl FnOnce() -> String) {
     if IS_VERBOSE.load(Ordering::Relaxed) {
-        eprintln!("{}", text());
+        say(&text());
     }
 }
 

@@ -6,6 +6,7 @@ mod prepared;
 mod under_way;
 
 use super::checkpoint::{CheckpointSettings, Expected};
+use super::coordinator::Coordinator;
 use super::events::{Action, CheckpointPlace, Event, LostCopies, MembershipChange, Snapshot};
 use super::exposure::Exposure;
 use super::layer_bitmap::{AllowedSources, LayerBitmap};
@@ -37,6 +38,7 @@ pub struct Controller<'a> {
     settings: ControllerSettings<'a>,
     plans: PlanCache<'a>,
     membership: Membership,
+    coordinator: Coordinator,
     bitmap: LayerBitmap,
     /// Iterations done and not rolled back.
     step: u64,
@@ -101,6 +103,7 @@ impl<'a> Controller<'a> {
             settings,
             plans: PlanCache::new(policy, request),
             membership: Membership::new(policy.heeds_notice),
+            coordinator: Coordinator::default(),
             bitmap: LayerBitmap::new(StateLayout::new(request.cost, request.training.precision)),
             step: 0,
             phase: Phase::Waiting,
@@ -207,6 +210,8 @@ impl<'a> Controller<'a> {
         let mut joined = !change.joined.is_empty() || !change.spared.is_empty();
         let (losses_at, some_notices_are_void) = (change.losses_at, !change.spared.is_empty());
         self.note_lost(&change.lost);
+        let takeover = SimTime::from_seconds(self.settings.reconfiguration.coordinator_s);
+        self.coordinator.apply(at, &change, takeover);
         self.membership.apply(at, change, SimTime::from_seconds(self.settings.reconfiguration.min_up_s));
         joined |= self.keeps_away_from_others();
         self.drop_what_is_void(some_notices_are_void);

@@ -164,7 +164,7 @@ fn instead(other: &JudgedPlan, chosen: &PlannedIteration) -> PlannedIteration {
 }
 
 /// The plan with its nodes named by their classes in the order in which the plan names them.
-fn without_names(plan: &Plan, cluster: &Cluster) -> Plan {
+pub(crate) fn without_names(plan: &Plan, cluster: &Cluster) -> Plan {
     let classes: BTreeMap<&str, NodeClass> =
         cluster.nodes.iter().map(|node| (node.name.as_str(), NodeClass::of(node))).collect();
     let mut names: BTreeMap<String, String> = BTreeMap::new();

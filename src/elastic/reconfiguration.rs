@@ -41,7 +41,7 @@ pub enum Cause {
 /// are about to go are needed no longer than that takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReconfigurationTime {
-    /// Until a loss is noticed; nothing for changes that are known beforehand.
+    /// Until a loss is noticed and there is a coordinator to act on it; nothing for changes that are known beforehand.
     pub detect: SimTime,
     /// Planning.
     pub plan: SimTime,
@@ -76,6 +76,12 @@ pub struct ReconfigurationSettings {
     pub communicators_s: f64,
     /// More of it for each further node: they measured 43 s with 16 nodes.
     pub communicators_per_node_s: f64,
+    /// Until another node has taken the coordinator's part over, from the loss of the node that it ran on: the lease of
+    /// Kubernetes' leader election by default.
+    pub coordinator_s: f64,
+    /// Time that a new node is paid for before it is there for training: booting, pulling the image. None by default: rows
+    /// of a trace stand for nodes that are ready.
+    pub boot_s: f64,
     /// Time that a new node has to be up before training takes it in, unless nothing fits without it: many are lost within
     /// minutes. None by default.
     pub min_up_s: f64,
@@ -97,6 +103,8 @@ impl Default for ReconfigurationSettings {
             rendezvous_s: 6.6,
             communicators_s: 29.0,
             communicators_per_node_s: 14.0 / 15.0,
+            coordinator_s: 15.0,
+            boot_s: 0.0,
             min_up_s: 0.0,
             transfer_bytes_per_s: f64::INFINITY,
             is_as_foreseen: true,
@@ -119,6 +127,9 @@ impl ReconfigurationSettings {
             rendezvous_s: 0.044,
             communicators_s: 0.0,
             communicators_per_node_s: 0.0,
+            // It is the process that starts the workers.
+            coordinator_s: 0.0,
+            boot_s: 0.0,
             min_up_s: 0.0,
             transfer_bytes_per_s: 180e6,
             is_as_foreseen: false,

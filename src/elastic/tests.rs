@@ -1,5 +1,6 @@
 //! Recovery plans: closed forms.
 
+mod arrivals;
 mod changes;
 mod histories;
 

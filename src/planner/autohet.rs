@@ -36,6 +36,8 @@ pub(in crate::planner) use regrouping::{Regrouped, Regrouping};
 
 /// Most plans of its own that are executed before one is returned.
 const MAX_JUDGED: usize = 10;
+/// Where milliseconds count.
+const MAX_JUDGED_AT_ONCE: usize = 4;
 /// Instructions that are executed to judge plans, beyond those of the first two.
 const MAX_INSTRUCTIONS: u64 = 1_000_000;
 
@@ -75,6 +77,10 @@ impl Engine {
             Self::Scip => true,
             Self::Auto => true,
         }
+    }
+
+    fn most_judged(self) -> usize {
+        if self.tries_grids() { MAX_JUDGED } else { MAX_JUDGED_AT_ONCE }
     }
 
     /// What the last step may do: nothing where milliseconds count.
@@ -167,7 +173,7 @@ impl Planner for AutoHet {
         if !self.engine.tries_grids() && judge.schedule().is_none() {
             keep_promising(request, &mut plans)?;
         }
-        plans.truncate(if effort_is_over(request) { 1 } else { MAX_JUDGED });
+        plans.truncate(if effort_is_over(request) { 1 } else { self.engine.most_judged() });
         for plan in grids? {
             if !plans.contains(&plan) {
                 plans.push(plan);

@@ -10,9 +10,10 @@
 //! units of 2^-64, rounded up. Policies that have other nodes than the trace's are not bounded by it.
 
 use super::books::Books;
+use super::iterations::RememberingJudge;
 use super::outcome::{Phase, PolicyOutcome};
 use super::world::Ran;
-use super::{IterationMemory, ReplayError, ReplaySettings};
+use super::{ReplayError, ReplaySettings};
 use crate::cluster::Cluster;
 use crate::elastic::{MembershipChange, NodeClass, Policy, nameless};
 use crate::metrics::IterationBreakdown;
@@ -53,7 +54,7 @@ impl Known {
 pub(super) fn bound(
     policy: &Policy,
     request: PlanRequest<'_>,
-    (settings, memory): (ReplaySettings<'_>, &IterationMemory),
+    (settings, judge): (ReplaySettings<'_>, &RememberingJudge<'_>),
     changes: &[(SimTime, MembershipChange)],
     span: SimTime,
     ran: &[Ran],
@@ -61,7 +62,7 @@ pub(super) fn bound(
     let mut oracle = Oracle {
         policy,
         request,
-        memory,
+        judge,
         known: Vec::new(),
         others: ran.iter().flat_map(|ran| &ran.known).collect(),
         by_mix: BTreeMap::new(),
@@ -97,7 +98,7 @@ pub(super) fn bound(
 struct Oracle<'a> {
     policy: &'a Policy,
     request: PlanRequest<'a>,
-    memory: &'a IterationMemory,
+    judge: &'a RememberingJudge<'a>,
     /// Plans of its own planner.
     known: Vec<Known>,
     others: Vec<&'a Known>,
@@ -137,8 +138,7 @@ impl Oracle<'_> {
         let cluster = &nameless(cluster);
         match self.policy.planner.plan(&PlanRequest { cluster, ..self.request }.without_proof()) {
             Ok(planned) => {
-                let (breakdown, _) =
-                    self.memory.measure((&planned.plan, &planned.plan), cluster, self.request.cost, 0.0)?;
+                let (breakdown, _) = self.judge.measure(&planned.plan, cluster, self.request.cost, 0.0)?;
                 let planned = PlannedIteration { alternatives: Vec::new(), ..planned };
                 self.known.push(Known::new(Arc::new(planned), breakdown, cluster));
                 Ok(())

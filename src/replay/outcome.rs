@@ -4,7 +4,7 @@ use super::ReplaySettings;
 use super::accounts::{OtherCosts, Spending};
 use super::books::Closed;
 use crate::elastic::policies::Capacity;
-use crate::elastic::{Cause, Policy, ReconfigurationTime};
+use crate::elastic::{Cause, Policy, ReconfigurationTime, RecoveryPlan, Source};
 use crate::metrics::{GpuTime, Ledger};
 use crate::plan::{Plan, PlannedIteration};
 use crate::trace::NodeEvent;
@@ -176,4 +176,16 @@ pub struct FetchedBytes {
     pub peers: u64,
     /// From the object store.
     pub object_store: u64,
+}
+
+impl FetchedBytes {
+    /// Of a recovery.
+    pub(super) fn of(recovery: &RecoveryPlan) -> Self {
+        Self {
+            own_memory: recovery.bytes_from(|source| matches!(source, Source::OwnMemory | Source::OwnHost)),
+            own_disk: recovery.bytes_from(|source| matches!(source, Source::OwnDisk)),
+            peers: recovery.bytes_from(|source| matches!(source, Source::Peer { .. })),
+            object_store: recovery.bytes_from(|source| matches!(source, Source::ObjectStore)),
+        }
+    }
 }

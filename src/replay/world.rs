@@ -1,15 +1,15 @@
 //! One policy's world: an event queue, a controller that reacts, and books that record.
 
 use super::books::{Booking, Books};
-use super::iterations::LastPersisted;
+use super::iterations::{LastPersisted, RememberingJudge};
 use super::oracle::Known;
 use super::outcome::{FetchedBytes, Phase, PolicyOutcome, RecoveryRecord};
-use super::{IterationMemory, ReplayError, ReplaySettings};
+use super::{ReplayError, ReplaySettings};
 use crate::cluster::Cluster;
 use crate::elastic::checkpoint::PersistTimes;
 use crate::elastic::{
-    Action, Cause, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Policy, Reconfiguration,
-    RecoveryPlan, Snapshot, Source, copy_time,
+    Action, Cause, CheckpointPlace, Controller, Event, MembershipChange, PlacedPlan, Policy, Reconfiguration, Snapshot,
+    copy_time,
 };
 use crate::metrics::{Activity, IterationBreakdown};
 use crate::plan::PlannedIteration;
@@ -21,8 +21,10 @@ use std::sync::Arc;
 /// What can happen next.
 #[derive(Clone, Copy, Debug)]
 enum Due {
-    /// A change of the trace, by index.
+    /// A change of what is paid for, by index.
     Change(usize),
+    /// A change of what training sees, by index.
+    Seen(usize),
     /// What the controller asked for is done, unless it has asked for something else since.
     Done { action: u64 },
     /// A snapshot has reached a place, unless a newer one was begun since.
@@ -61,8 +63,9 @@ pub(super) struct Ran {
 pub(super) struct World<'a> {
     controller: Controller<'a>,
     settings: ReplaySettings<'a>,
-    memory: &'a IterationMemory,
+    judge: &'a RememberingJudge<'a>,
     changes: &'a [(SimTime, MembershipChange)],
+    seen: &'a [(SimTime, MembershipChange)],
     span: SimTime,
     now: SimTime,
     queue: EventQueue<Due>,
@@ -103,19 +106,23 @@ impl<'a> World<'a> {
     pub(super) fn new(
         controller: Controller<'a>,
         settings: ReplaySettings<'a>,
-        memory: &'a IterationMemory,
-        changes: &'a [(SimTime, MembershipChange)],
+        judge: &'a RememberingJudge<'a>,
+        (changes, seen): (&'a [(SimTime, MembershipChange)], &'a [(SimTime, MembershipChange)]),
         span: SimTime,
     ) -> Self {
         let mut queue = EventQueue::default();
         for (index, (time, _)) in changes.iter().enumerate() {
             queue.push(*time, Due::Change(index));
         }
+        for (index, (time, _)) in seen.iter().enumerate() {
+            queue.push(*time, Due::Seen(index));
+        }
         Self {
             controller,
             settings,
-            memory,
+            judge,
             changes,
+            seen,
             span,
             now: SimTime::ZERO,
             queue,
@@ -190,8 +197,9 @@ impl<'a> World<'a> {
                 for node in &change.joined {
                     self.books.node_up(self.now, node.clone());
                 }
-                Some(Event::Membership(change.clone()))
+                None
             }
+            Due::Seen(index) => Some(Event::Membership(self.seen[index].1.clone())),
             Due::Done { action } if action == self.actions => Some(self.done()?),
             Due::Durable { snapshot, step, place } if snapshot == self.snapshots => {
                 if place == CheckpointPlace::ObjectStore {
@@ -273,7 +281,7 @@ impl<'a> World<'a> {
             lost_iterations,
             attempts_overtaken: 0,
             time: to.time,
-            fetched: fetched(&to.recovery),
+            fetched: FetchedBytes::of(&to.recovery),
             plan: Arc::clone(&to.placed.plan),
         };
         self.recovery = match self.recovery.take() {
@@ -315,8 +323,8 @@ impl<'a> World<'a> {
             return Ok(Arc::clone(known));
         }
         let upload_bytes_per_s = self.settings.checkpoint.object_store_bytes_per_s;
-        let plans = (&plan.placed.shape.plan, &*plan.placed.plan);
-        let (slower, _) = self.memory.measure(plans, &self.cluster(), self.settings.cost, upload_bytes_per_s)?;
+        let (slower, _) =
+            self.judge.measure(&plan.placed.plan, &self.cluster(), self.settings.cost, upload_bytes_per_s)?;
         // Less bandwidth can make a schedule faster by a hair, where queues come to another order.
         let normal = &self.shapes[&plan.placed.shape_number].0;
         let slower = if slower.makespan < normal.makespan { Arc::clone(normal) } else { slower };
@@ -331,7 +339,7 @@ impl<'a> World<'a> {
     fn run_plan(&mut self, placed: &PlacedPlan) -> Result<Running, ReplayError> {
         if !self.shapes.contains_key(&placed.shape_number) {
             let (breakdown, interface_use) =
-                self.memory.measure((&placed.shape.plan, &placed.plan), &self.cluster(), self.settings.cost, 0.0)?;
+                self.judge.measure(&placed.plan, &self.cluster(), self.settings.cost, 0.0)?;
             self.shapes.insert(placed.shape_number, (Arc::clone(&breakdown), interface_use, self.plans.len()));
             let plan = Arc::unwrap_or_clone(Arc::clone(&placed.plan));
             let shape = PlannedIteration::clone(&placed.shape);
@@ -385,14 +393,5 @@ impl<'a> World<'a> {
 
     fn cluster(&self) -> Cluster {
         Cluster { nodes: self.books.nodes().cloned().collect() }
-    }
-}
-
-fn fetched(recovery: &RecoveryPlan) -> FetchedBytes {
-    FetchedBytes {
-        own_memory: recovery.bytes_from(|source| matches!(source, Source::OwnMemory | Source::OwnHost)),
-        own_disk: recovery.bytes_from(|source| matches!(source, Source::OwnDisk)),
-        peers: recovery.bytes_from(|source| matches!(source, Source::Peer { .. })),
-        object_store: recovery.bytes_from(|source| matches!(source, Source::ObjectStore)),
     }
 }

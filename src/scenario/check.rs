@@ -143,6 +143,8 @@ impl Scenario {
                 change.communicators_per_node_s,
                 usual.communicators_per_node_s,
             ),
+            ("reconfiguration.coordinator_s", change.coordinator_s, usual.coordinator_s),
+            ("reconfiguration.boot_s", change.boot_s, usual.boot_s),
             ("reconfiguration.min_up_s", change.min_up_s, usual.min_up_s),
         ];
         parts

@@ -5,6 +5,7 @@
 //! notice starts where the event was first seen, and an event that is gone from a poll before its `NotBefore` is
 //! cancelled by then: its machines stay. Without it, the notice is the 30 s that Azure gives at least. Only `Preempt` and `Terminate` take machines.
 
+use super::cells::LATEST;
 use super::error::TraceError;
 use super::json::{Document, Element};
 use super::sightings::{Sighting, Sightings};
@@ -85,7 +86,14 @@ fn loss(event: &Element, poll: Option<Timestamp>) -> Result<Timestamp, TraceErro
     };
     let parser = DateTimeParser::new().relaxed_weekday(true);
     let parsed = parser.parse_timestamp(written).or_else(|_| written.parse());
-    parsed.map_err(|_| at.wrong("a time like `Mon, 19 Jan 2026 18:29:47 GMT`", "leave it as the service gives it"))
+    let hint = "leave it as the service gives it";
+    let parsed: Timestamp = parsed.map_err(|_| at.wrong("a time like `Mon, 19 Jan 2026 18:29:47 GMT`", hint))?;
+    let is_far = poll.is_some_and(|poll| notice_between(poll, parsed) > LATEST);
+    if is_far { Err(at.wrong("a time within 100 years of the poll", hint)) } else { Ok(parsed) }
+}
+
+fn notice_between(seen: Timestamp, loss: Timestamp) -> SimTime {
+    SimTime(u64::try_from((loss.as_nanosecond() - seen.as_nanosecond()).max(0)).unwrap_or(u64::MAX))
 }
 
 fn machines(event: &Element) -> Result<Vec<String>, TraceError> {
@@ -103,8 +111,7 @@ fn tell(events: &IndexMap<String, Event>, sightings: &mut Sightings) {
             sightings.cover(event.loss);
             event.loss.saturating_sub(LEAST_NOTICE).unwrap_or(event.loss)
         });
-        let notice_ns = event.loss.as_nanosecond() - seen.as_nanosecond();
-        let notice = SimTime(u64::try_from(notice_ns.max(0)).unwrap_or(u64::MAX));
+        let notice = notice_between(seen, event.loss).min(LATEST);
         for machine in &event.machines {
             sightings.push(seen, machine, Sighting::Notice(notice));
             if let Some(cancelled) = event.cancelled {
@@ -188,6 +195,10 @@ mod tests {
     }
 
     #[rstest]
+    #[case(
+        &poll("18:00:00", &[event("1", "Preempt", "a", "Mon, 19 Jan 2326 18:29:47 GMT")]),
+        "key `Events[0].NotBefore`: expected a time within 100 years of the poll"
+    )]
     #[case(&poll("18:00:00", &[event("1", "Preempt", "a", "soon")]), "key `Events[0].NotBefore`: expected a time like")]
     #[case(&poll("", &[event("1", "Preempt", "a", "")]), "log the time of the poll")]
     #[case(&poll("18:00:00", &[event("1", "Preempt", "", "")]), "key `Events[0].Resources[0]`: expected a machine's name")]

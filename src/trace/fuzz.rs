@@ -18,7 +18,6 @@ use mutate::{Samples, mutated};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,38 +27,20 @@ const USUAL_CASES: u64 = 4000;
 /// How long one case may take, on a machine that does much else beside.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Aborts the test where one case takes longer than the deadline: a reader that hangs never comes back.
-struct Watch {
-    case: Arc<AtomicU64>,
-    is_over: Arc<AtomicBool>,
-    watcher: Option<thread::JoinHandle<()>>,
-}
-
-impl Watch {
-    fn new() -> Self {
-        let (case, is_over) = (Arc::new(AtomicU64::new(u64::MAX)), Arc::new(AtomicBool::new(false)));
-        let (watched, over) = (Arc::clone(&case), Arc::clone(&is_over));
-        let watcher = thread::spawn(move || {
-            let (mut last, mut since) = (u64::MAX, Instant::now());
-            while !over.load(Ordering::Relaxed) {
-                thread::sleep(Duration::from_millis(100));
-                let now = watched.load(Ordering::Relaxed);
-                if now != last {
-                    (last, since) = (now, Instant::now());
-                } else if since.elapsed() > DEADLINE {
-                    println!("case {now} takes longer than {DEADLINE:?}");
-                    std::process::abort();
-                }
+/// Aborts the test where one case of a worker takes longer than the deadline: a reader that hangs never comes back.
+fn watch(cases: &[AtomicU64], is_over: &AtomicBool) {
+    let mut seen = vec![(u64::MAX, Instant::now()); cases.len()];
+    while !is_over.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(20));
+        for (case, (last, since)) in cases.iter().zip(&mut seen) {
+            let now = case.load(Ordering::Relaxed);
+            if now != *last {
+                (*last, *since) = (now, Instant::now());
+            } else if now != u64::MAX && since.elapsed() > DEADLINE {
+                println!("case {now} takes longer than {DEADLINE:?}");
+                std::process::abort();
             }
-        });
-        Self { case, is_over, watcher: Some(watcher) }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        drop(self.watcher.take().map(thread::JoinHandle::join));
+        }
     }
 }
 
@@ -70,6 +51,35 @@ struct Tally {
     refused: u64,
     with_levels: u64,
     prices: u64,
+    slowest: (Duration, u64),
+}
+
+impl Tally {
+    fn with(self, other: Self) -> Self {
+        Self {
+            read: self.read + other.read,
+            refused: self.refused + other.refused,
+            with_levels: self.with_levels + other.with_levels,
+            prices: self.prices + other.prices,
+            slowest: self.slowest.max(other.slowest),
+        }
+    }
+}
+
+/// The cases of one worker.
+fn work(cases: impl Iterator<Item = u64>, samples: &Samples, current: &AtomicU64) -> Tally {
+    let mut tally = Tally::default();
+    for case in cases {
+        current.store(case, Ordering::Relaxed);
+        let mut random = stream(case, "damaged files");
+        let bytes = mutated(samples, &mut random);
+        let begin = Instant::now();
+        let done = catch_unwind(AssertUnwindSafe(|| check(&bytes, &mut random, &mut tally)));
+        tally.slowest = tally.slowest.max((begin.elapsed(), case));
+        assert!(done.is_ok(), "case {case}: {}", String::from_utf8_lossy(&bytes));
+    }
+    current.store(u64::MAX, Ordering::Relaxed);
+    tally
 }
 
 #[test]
@@ -78,21 +88,27 @@ fn damaged_files_are_read_right_or_refused() {
     let cases = number("AUTOHET_FUZZ_CASES").unwrap_or(USUAL_CASES);
     let first = number("AUTOHET_FUZZ_FIRST").unwrap_or(0);
     let samples = Samples::new(&SAMPLES);
-    let watch = Watch::new();
     let start = Instant::now();
-    let (mut tally, mut slowest) = (Tally::default(), (Duration::ZERO, 0));
-    for case in first..first + cases {
-        watch.case.store(case, Ordering::Relaxed);
-        let mut random = stream(case, "damaged files");
-        let bytes = mutated(&samples, &mut random);
-        let begin = Instant::now();
-        let done = catch_unwind(AssertUnwindSafe(|| check(&bytes, &mut random, &mut tally)));
-        if begin.elapsed() > slowest.0 {
-            slowest = (begin.elapsed(), case);
-        }
-        assert!(done.is_ok(), "case {case}: {}", String::from_utf8_lossy(&bytes));
-    }
-    println!("{cases} cases in {:.1?}, the slowest {:?} (case {}): {tally:?}", start.elapsed(), slowest.0, slowest.1);
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let current: Vec<AtomicU64> = (0..workers).map(|_| AtomicU64::new(u64::MAX)).collect();
+    let is_over = AtomicBool::new(false);
+    let tally = thread::scope(|scope| {
+        scope.spawn(|| watch(&current, &is_over));
+        let working: Vec<_> = current
+            .iter()
+            .enumerate()
+            .map(|(worker, current)| {
+                let of_worker = (first..first + cases).skip(worker).step_by(workers);
+                let samples = &samples;
+                scope.spawn(move || work(of_worker, samples, current))
+            })
+            .collect();
+        let tallies: Vec<_> = working.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        is_over.store(true, Ordering::Relaxed);
+        let tallies = tallies.into_iter().map(|tally| tally.expect("a worker told why it failed"));
+        tallies.fold(Tally::default(), Tally::with)
+    });
+    println!("{cases} cases in {:.1?}: {tally:?}", start.elapsed());
     assert!(cases < USUAL_CASES || tally.read > cases / 20 && tally.refused > cases / 20, "{tally:?}");
 }
 

@@ -116,49 +116,33 @@ impl TimeUnit {
     }
 }
 
-impl FromStr for TimeUnit {
-    type Err = UnknownWord;
+/// Words that stand for the values of an option, read and written; those after the first of a value are read only.
+macro_rules! words {
+    ($name:ty, $expected:literal, $($value:ident: $word:literal $(or $other:literal)?),+) => {
+        impl FromStr for $name {
+            type Err = UnknownWord;
 
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        match word {
-            "ms" | "milliseconds" => Ok(Self::Milliseconds),
-            "s" | "seconds" => Ok(Self::Seconds),
-            "h" | "hours" => Ok(Self::Hours),
-            _ => Err(UnknownWord::new("a unit of time", word, &["ms", "s", "h"])),
+            fn from_str(word: &str) -> Result<Self, UnknownWord> {
+                match word {
+                    $($word $(| $other)? => Ok(Self::$value),)+
+                    _ => Err(UnknownWord::new($expected, word, &[$($word),+])),
+                }
+            }
         }
-    }
-}
 
-impl fmt::Display for TimeUnit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Milliseconds => "ms",
-            Self::Seconds => "s",
-            Self::Hours => "h",
-        })
-    }
-}
-
-impl FromStr for Polarity {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        match word {
-            "available" => Ok(Self::Available),
-            "preempted" => Ok(Self::Preempted),
-            _ => Err(UnknownWord::new("what numbers count", word, &["available", "preempted"])),
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$value => $word,)+
+                })
+            }
         }
-    }
+    };
 }
 
-impl fmt::Display for Polarity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Available => "available",
-            Self::Preempted => "preempted",
-        })
-    }
-}
+words!(TimeUnit, "a unit of time", Milliseconds: "ms" or "milliseconds", Seconds: "s" or "seconds", Hours: "h" or "hours");
+words!(Polarity, "what numbers count", Available: "available", Preempted: "preempted");
+words!(Align, "how clocks are set", Time: "time", Start: "start");
 
 impl FromStr for WhichNode {
     type Err = UnknownWord;

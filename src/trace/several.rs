@@ -7,15 +7,12 @@
 //! - **Names.** Where two files have a node of one name, all names get a part before them that tells the files apart.
 
 use super::calendar::Zero;
-use super::options::UnknownWord;
 use super::source::TraceSource;
 use super::window::horizon_note;
 use super::{ReadOptions, Trace, TraceError, TraceEvent, TraceFormat, idle_options, read_file};
 use crate::units::SimTime;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
-use std::str::FromStr;
 
 /// How the clocks of several traces are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,27 +23,6 @@ pub enum Align {
     Time,
     /// Each begins at zero.
     Start,
-}
-
-impl FromStr for Align {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        match word {
-            "time" => Ok(Self::Time),
-            "start" => Ok(Self::Start),
-            _ => Err(UnknownWord::new("how clocks are set", word, &["time", "start"])),
-        }
-    }
-}
-
-impl fmt::Display for Align {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Time => "time",
-            Self::Start => "start",
-        })
-    }
 }
 
 /// A file among several.

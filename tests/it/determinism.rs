@@ -24,7 +24,7 @@ fn a_replay_twice() {
     let sandbox = Sandbox::new().file("market.csv", &trace.stdout);
     let args = ["--trace", "market.csv", "--model", "gpt3-1.3b", "--policies", "all"];
     let first = results(&sandbox, &args, &[]);
-    for threads in ["1", "5"] {
+    for threads in ["1", "2", "5"] {
         let again = results(&sandbox, &args, &[("RAYON_NUM_THREADS", threads)]);
         for (name, text) in &first {
             assert!(again[name] == *text, "{name} differs with {threads} threads");
@@ -44,4 +44,23 @@ fn a_plan_twice() {
         plans.push(sandbox.read("plan.json"));
     }
     assert!(plans.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+/// Plans and iterations are shared by all replays, whoever makes them first.
+#[test]
+fn many_replays_twice() {
+    let pools = ["--pool", "2x4xT4@z1:1.5", "--pool", "2x4xV100-16@z2:4"];
+    let args = [&["across", "--seeds", "6", "--hours", "4", "--model", "gpt3-1.3b", "--policies", "all"], &pools[..]];
+    let sandbox = Sandbox::new();
+    let csv = |threads: &str| {
+        let ran =
+            sandbox.run_with(&[&args.concat()[..], &["--format", "csv"]].concat(), &[("RAYON_NUM_THREADS", threads)]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stdout
+    };
+    let first = csv("1");
+    assert_eq!(first.lines().count(), 1 + 6 * 8);
+    for threads in ["2", "5"] {
+        assert!(csv(threads) == first, "with {threads} threads");
+    }
 }

@@ -25,11 +25,22 @@ fn replayed_with(
     rows: &str,
     reconfiguration: &ReconfigurationSettings,
 ) -> Vec<PolicyOutcome> {
+    replayed_every(60.0, names, model, rows, reconfiguration)
+}
+
+/// With so many seconds between checkpoints.
+fn replayed_every(
+    seconds: f64,
+    names: &[&str],
+    model: &str,
+    rows: &str,
+    reconfiguration: &ReconfigurationSettings,
+) -> Vec<PolicyOutcome> {
     let trace = parse(&format!("time_s,event,node,gpu_type,gpu_count\n{rows}"), "test").unwrap();
     let events = trace.cluster_events(&OfferDefaults::default()).unwrap();
     let cost = CostModel::new(ModelSpec::preset(model).unwrap(), CostSettings::default(), None);
     let training = TrainingSettings { global_batch_size: 64, ..TrainingSettings::default() };
-    let interval = CheckpointInterval::Fixed { seconds: 60.0 };
+    let interval = CheckpointInterval::Fixed { seconds };
     let checkpoint = CheckpointSettings { interval, ..CheckpointSettings::default() };
     let settings = ReplaySettings { cost: &cost, training: &training, checkpoint: &checkpoint, reconfiguration };
     let policies: Vec<_> = names.iter().map(|name| policies::by_name(name).unwrap()).collect();
@@ -91,9 +102,19 @@ fn bamboo_goes_on_in_the_place_of_one_lost_node_and_goes_back_for_two_neighbours
     let taken_over = plan.replicas[0].stages[1].num_layers + plan.replicas[0].stages[2].num_layers;
     assert_eq!((after[1].node.as_str(), after[1].num_layers), (second.as_str(), taken_over));
 
-    let both = one("bamboo", "gpt3-2.7b", &format!("{up}600,down,{second},,\n600,down,{third},,\n900,up,z,T4,1\n"));
-    // The third stage's only copy went with the second stage: nobody stands in.
-    assert!(both.recoveries.first().is_none_or(|recovery| recovery.time.plan > SimTime::ZERO));
+    // The third stage's only copy went with the second stage: nobody stands in, and all that was done since the checkpoint of
+    // ten minutes is lost. A single loss takes nothing, however long ago that was.
+    let two = format!("{up}1100,down,{second},,\n1100,down,{third},,\n1500,up,z,T4,1\n");
+    let one = format!("{up}1100,down,{third},,\n1500,up,z,T4,1\n");
+    let seldom = |rows: &str| {
+        replayed_every(600.0, &["bamboo"], "gpt3-2.7b", rows, &ReconfigurationSettings::default()).remove(0)
+    };
+    let (both, single) = (seldom(&two), seldom(&one));
+    let recovery = &both.recoveries[0];
+    assert!(recovery.time.plan > SimTime::ZERO && recovery.lost_iterations > 1, "{recovery:?}");
+    assert!(recovery.fetched.object_store + recovery.fetched.own_disk + recovery.fetched.peers > 0, "{recovery:?}");
+    assert_eq!(both.iterations_rolled_back, recovery.lost_iterations);
+    assert_eq!(single.iterations_rolled_back, 0);
     assert!(both.iterations < single.iterations);
 }
 

@@ -1,6 +1,6 @@
 //! Arguments of `across`, and of a market.
 
-use super::{Format, JobArgs, ReadingArgs};
+use super::{Format, JobArgs, PriceArgs, ReadingArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub(in crate::cli) struct MarketArgs {
 #[command(after_help = EXAMPLES)]
 pub(in crate::cli) struct AcrossArgs {
     /// Traces, or folders of them
-    #[arg(value_name = "FILE|FOLDER")]
+    #[arg(value_name = "FILE[:GPUSxTYPE@ZONE]|FOLDER")]
     pub(in crate::cli) traces: Vec<PathBuf>,
     /// Markets to make, of as many seeds in a row
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -45,6 +45,8 @@ pub(in crate::cli) struct AcrossArgs {
     pub(in crate::cli) job: JobArgs,
     #[command(flatten)]
     pub(in crate::cli) reading: ReadingArgs,
+    #[command(flatten)]
+    pub(in crate::cli) prices: PriceArgs,
     /// CSV file with a row for each replay and policy
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) out: Option<PathBuf>,

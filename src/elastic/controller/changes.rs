@@ -148,7 +148,8 @@ impl Controller<'_> {
         let bandwidths = self.settings.checkpoint.bandwidths();
         let options = RecoveryOptions { sources: self.policy.sources, bandwidths };
         let recovery = plan_recovery(&self.bitmap, &placed.plan, present, &options);
-        let time = self.settings.reconfiguration.time(cause, &placed.plan, &recovery, present, &bandwidths, spared);
+        let mut time = self.settings.reconfiguration.time(cause, &placed.plan, &recovery, present, &bandwidths, spared);
+        time.detect = time.detect.max(self.coordinator.wait(self.now));
         Reconfiguration { placed, recovery, cause, time }
     }
 

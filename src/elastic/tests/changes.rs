@@ -220,3 +220,35 @@ fn a_zone_whose_nodes_are_lost_all_the_time_is_kept_away_from() {
         });
     }
 }
+
+#[test]
+fn a_loss_while_the_plan_for_the_one_before_is_made_is_planned_for_anew() {
+    told(|tell| {
+        assert!(tell(101.0, joined(&["c"])).is_none());
+        let first = tell(102.0, lost("b")).map(seen);
+        let connect_s = 35.6 + 14.0 / 15.0;
+        assert_eq!(first, Some(change(Cause::Loss, &["a", "c"], 0.0, connect_s)));
+        // Noticed by 112, and the plan for `a` and `c` is there by 114. At 113 `a` goes too: what only it has is lost, nothing is
+        // waited for, and the plan for one node is made from 123 to 125.
+        let second = tell(113.0, lost("a")).map(seen);
+        assert_eq!(second, Some(change(Cause::Loss, &["c"], 2.0, 35.6)));
+        // Who isn't in the new plan stops nobody.
+        assert!(tell(114.0, joined(&["d"])).is_none());
+        assert!(tell(115.0, lost("d")).is_none());
+    });
+}
+
+#[test]
+fn the_loss_of_the_coordinators_node_is_acted_on_once_there_is_another() {
+    let detected = |node: &str| {
+        let mut found = None;
+        told(|tell| {
+            let Some(Action::Reconfigure(to)) = tell(101.0, lost(node)) else { panic!("a node in use") };
+            found = Some(to.time.detect);
+        });
+        found
+    };
+    // `a` came first.
+    assert_eq!(detected("a"), Some(SimTime::from_seconds(15.0)));
+    assert_eq!(detected("b"), Some(SimTime::from_seconds(10.0)));
+}

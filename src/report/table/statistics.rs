@@ -10,12 +10,15 @@ use crate::trace::statistics::Spread;
 use crate::trace::{Trace, TraceFormat, TraceStatistics};
 use crate::units::format_seconds;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A row for each trace: its file, the format that was recognised, and its statistics.
-pub fn statistics_records(traces: &[(String, TraceFormat, TraceStatistics)]) -> Records {
-    let row = |(file, format, statistics): &(String, TraceFormat, TraceStatistics)| json!({ "file": file, "format": format, "statistics": statistics });
-    Records::of_json(&traces.iter().map(row).collect::<Vec<_>>())
+pub fn statistics_records(traces: &[(String, TraceFormat, TraceStatistics)], laws: &[TraceLaws]) -> Records {
+    let row = |((file, format, statistics), laws): (&(String, TraceFormat, TraceStatistics), &TraceLaws)| {
+        let laws = json!({ "up_times": laws.up_times.record(), "between_losses": laws.between_losses.record() });
+        json!({ "file": file, "format": format, "statistics": statistics, "laws": laws })
+    };
+    Records::of_json(&traces.iter().zip(laws).map(row).collect::<Vec<_>>())
 }
 
 /// Rows of what is fitted to up-times, and to times between losses.
@@ -95,6 +98,25 @@ impl TraceLaws {
 }
 
 impl Fitted {
+    /// The laws by name, for a row.
+    fn record(&self) -> Value {
+        let Self { ended, cut_off, of_no_time, fits, best } = self;
+        let mut record = json!({ "ended": ended, "cut_off": cut_off, "of_no_time": of_no_time, "best": best });
+        for name in ["exponential", "Weibull", "lognormal"] {
+            let fit = fits.iter().find(|fit| fit.law.name() == name);
+            let value = |of: fn(&Fit) -> f64| fit.map(of);
+            record[name.to_lowercase()] = match fit.map(|fit| fit.law) {
+                Some(Law::Exponential { mean_s }) => json!({ "mean_s": mean_s }),
+                Some(Law::Weibull { shape, scale_s }) => json!({ "shape": shape, "scale_s": scale_s }),
+                Some(Law::Lognormal { median_s, sigma }) => json!({ "median_s": median_s, "sigma": sigma }),
+                None => json!({}),
+            };
+            record[name.to_lowercase()]["log_likelihood"] = value(|fit| fit.log_likelihood).into();
+            record[name.to_lowercase()]["aic"] = value(|fit| fit.aic).into();
+        }
+        record
+    }
+
     /// The parameters of a law.
     fn parameters(&self, law: &str) -> String {
         let fit = self.fits.iter().find(|fit| fit.law.name() == law);

@@ -323,7 +323,7 @@ pub(super) fn recorded_names(settings: &GeneratorSettings, recorded: &RecordedMa
     let mut taken: Vec<String> = Market::new(settings).pools.into_iter().map(|pool| pool.name).collect();
     let described = taken.len();
     for pool in &recorded.pools {
-        let plain = name_of(pool.gpu_type.as_deref().unwrap_or("node"), pool.zone.as_deref());
+        let plain = name_of(pool.node.gpu_type.as_deref().unwrap_or("node"), pool.node.zone.as_deref());
         let numbered = (2..).map(|number| format!("{plain}.{number}"));
         let name = std::iter::once(plain.clone()).chain(numbered).find(|name| !taken.contains(name));
         taken.push(name.unwrap_or(plain));

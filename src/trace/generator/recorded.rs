@@ -1,12 +1,14 @@
-//! Markets taken from a recorded trace: its losses as they were, drawn again and again.
+//! Markets taken from a recorded trace: its changes as they were, drawn again and again.
 //!
-//! A recorded market is a list of loss events. Each says how long it was since the one before (while any node was up), and of
-//! each pool how many nodes were up, which of them went (by age: 0 is the youngest, 1 the oldest), and how long each stayed
-//! away. Bulk losses, losses of several zones at once, heavy tails and late returns are in them as they were, without a law.
+//! A recorded market is a list of changes. Each says how long it was since the one before, which nodes of each pool went (by age,
+//! among so many that were up) and how many came. Bulk losses, losses of several zones at once, heavy tails, outages and late
+//! returns are in them as they were, without a law.
 //!
-//! [`fit`] takes the list from a trace, and the generator draws from it: runs of events in their order, of random begin and length
-//! (Politis and Romano 1994), so that storms stay storms. Another number of nodes up loses the same share. What it can't know:
-//! hours of the day, and anything that never happened while the trace was recorded.
+//! [`fit`] takes the list from a trace, and the generator goes through it as the trace did, until by chance, after as many changes
+//! as the square root of their number in the mean, it goes on elsewhere (Politis and Romano 1994): at a change after which as many
+//! nodes of each pool were up as there are now, so that what follows fits, and of those at one of the few at which nodes were most
+//! nearly as old as they are now (Lall and Sharma 1996), so that up-times last as they did across the seam. A trace begins as the
+//! recorded one did. What it can't know: hours of the day, and anything that never happened while the trace was recorded.
 
 mod fit;
 mod replayed;
@@ -15,6 +17,7 @@ pub use fit::fit;
 pub(super) use replayed::replay;
 
 use super::settings::{GeneratorError, within};
+use crate::trace::NodeOffer;
 use serde::{Deserialize, Serialize};
 
 /// A recorded market.
@@ -25,42 +28,35 @@ pub struct RecordedMarket {
     pub observed_s: f64,
     /// Its pools.
     pub pools: Vec<RecordedPool>,
-    /// What happened, in order; the last one is the quiet time after the last loss.
-    pub losses: Vec<RecordedLoss>,
+    /// What happened, in order: the first change is the begin, and one in which nothing happens may be the end.
+    pub changes: Vec<RecordedChange>,
 }
 
 /// Nodes of one kind in one zone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedPool {
-    /// GPU type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_type: Option<String>,
-    /// GPUs of a node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_count: Option<u32>,
-    /// The zone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub zone: Option<String>,
-    /// The mean price of a node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price_usd_per_hour: Option<f64>,
-    /// When each of its nodes first came, seconds since the begin: as many as were up at once at most.
-    pub first_s: Vec<f64>,
+    /// As many as were up at once at most.
+    pub nodes: u32,
+    /// What is said of each of its nodes; their price is the mean of what they cost.
+    pub node: NodeOffer,
 }
 
-/// A loss event.
+/// Losses and arrivals at one time, losses first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RecordedLoss {
-    /// Time since the loss before in which any node was up, seconds.
+pub struct RecordedChange {
+    /// Time since the change before, seconds.
     pub after_s: f64,
-    /// The notice, seconds; 0 where there was none.
-    #[serde(default)]
+    /// The notice of those that went, seconds; 0 where there was none.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub notice_s: f64,
-    /// What each pool lost; nothing in a quiet time.
+    /// What pools lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub of: Vec<PoolLoss>,
+    pub lost: Vec<PoolLoss>,
+    /// What pools got.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub came: Vec<PoolArrival>,
 }
 
 /// What a pool lost.
@@ -69,73 +65,94 @@ pub struct RecordedLoss {
 pub struct PoolLoss {
     /// The pool, from 0.
     pub pool: usize,
-    /// Its nodes that were up.
-    pub up: u32,
-    /// By age, from 0 for the youngest to 1 for the oldest, the nodes that went.
-    pub ages: Vec<f64>,
-    /// How long each of them stayed away, seconds.
-    pub away_s: Vec<f64>,
+    /// By age, from 0 for the oldest, the nodes that went.
+    pub ranks: Vec<u32>,
+}
+
+/// What a pool got.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolArrival {
+    /// The pool, from 0.
+    pub pool: usize,
+    /// Nodes that came.
+    pub nodes: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// Longest time of a recorded market, a century.
 const LONGEST_S: f64 = 3.1536e9;
-/// Most pools, nodes of one, and losses.
+/// Least time between two changes.
+const SHORTEST_S: f64 = 1e-3;
+/// Most pools.
+const MOST_POOLS: usize = 100;
+/// Most nodes of a pool, and changes.
 const MOST: usize = 10_000;
-/// Most losses of a generated trace.
-const MOST_LOSSES: f64 = 1e6;
+/// Most changes of a generated trace.
+const MOST_CHANGES: f64 = 1e6;
 
 impl RecordedMarket {
+    /// Times at which nodes were lost.
+    pub fn loss_events(&self) -> usize {
+        self.changes.iter().filter(|change| !change.lost.is_empty()).count()
+    }
+
+    /// Nodes that were lost.
+    pub fn nodes_lost(&self) -> usize {
+        self.changes.iter().flat_map(|change| &change.lost).map(|loss| loss.ranks.len()).sum()
+    }
+
     /// Checks that it can go on for so long.
     pub(super) fn validate(&self, hours: f64) -> Result<(), GeneratorError> {
-        let seconds = |what: &str, value: f64| within(&format!("recorded.{what}"), value, 0.0, LONGEST_S);
-        let fault = |what: String, expected: &str, found: usize| GeneratorError::Setting {
-            setting: format!("recorded.{what}"),
-            expected: expected.to_owned(),
-            found: found.to_string(),
-        };
-        for (what, count) in [("pools", self.pools.len()), ("losses", self.losses.len())] {
-            if !(1..=MOST).contains(&count) {
-                return Err(fault(what.to_owned(), "1 to 10 000 of them", count));
-            }
+        within("recorded.observed_s", self.observed_s, 0.0, LONGEST_S)?;
+        let sizes = [("pools", self.pools.len(), 1, MOST_POOLS), ("changes", self.changes.len(), 2, MOST)];
+        for (what, count, least, most) in sizes {
+            within(&format!("recorded.{what}, their number"), count as f64, least as f64, most as f64)?;
         }
         for (index, pool) in self.pools.iter().enumerate() {
-            if !(1..=MOST).contains(&pool.first_s.len()) {
-                return Err(fault(format!("pools[{index}].first_s"), "1 to 10 000 times", pool.first_s.len()));
-            }
-            pool.first_s.iter().try_for_each(|first_s| seconds(&format!("pools[{index}].first_s"), *first_s))?;
-            let price = pool.price_usd_per_hour.unwrap_or_default();
-            within(&format!("recorded.pools[{index}].price_usd_per_hour"), price, 0.0, 1e6)?;
-            within(&format!("recorded.pools[{index}].gpu_count"), f64::from(pool.gpu_count.unwrap_or(1)), 1.0, 1024.0)?;
+            let name = |field: &str| format!("recorded.pools[{index}].{field}");
+            within(&name("nodes"), f64::from(pool.nodes), 1.0, MOST as f64)?;
+            within(&name("node.price_usd_per_hour"), pool.node.price_usd_per_hour.unwrap_or_default(), 0.0, 1e6)?;
+            within(&name("node.gpu_count"), f64::from(pool.node.gpu_count.unwrap_or(1)), 1.0, 1024.0)?;
         }
-        let mut lost = 0;
-        for (index, loss) in self.losses.iter().enumerate() {
-            let name = |field: &str| format!("losses[{index}].{field}");
-            seconds(&name("after_s"), loss.after_s)?;
-            seconds(&name("notice_s"), loss.notice_s)?;
-            for part in &loss.of {
-                let Some(pool) = self.pools.get(part.pool) else {
-                    return Err(fault(name("pool"), "a pool by its number, from 0", part.pool));
-                };
-                let nodes = pool.first_s.len();
-                if part.ages.len() != part.away_s.len() || !(1..=nodes).contains(&part.ages.len()) {
-                    return Err(fault(
-                        name("ages"),
-                        "one for each of `away_s`, and no more than there are nodes",
-                        part.ages.len(),
-                    ));
-                }
-                let up = f64::from(part.up);
-                within(&format!("recorded.{}", name("up")), up, part.ages.len() as f64, nodes as f64)?;
-                part.ages.iter().try_for_each(|age| within(&format!("recorded.{}", name("ages")), *age, 0.0, 1.0))?;
-                part.away_s.iter().try_for_each(|away_s| seconds(&name("away_s"), *away_s))?;
-                lost += part.ages.len();
-            }
+        let mut up = vec![0_u32; self.pools.len()];
+        for (index, change) in self.changes.iter().enumerate() {
+            self.check(index, change, &mut up)?;
         }
-        let after_s: f64 = self.losses.iter().map(|loss| loss.after_s).sum();
-        within("recorded.losses.after_s, all together", after_s, 1.0, f64::MAX)?;
-        let often = hours * 3600.0 / after_s;
-        let events = often * (self.losses.len() + lost) as f64;
-        within("hours, times the losses in each", events, 0.0, MOST_LOSSES)
+        // Every change is as likely as any other, so that one lasts as long as they do in the mean.
+        let after_s: f64 = self.changes.iter().map(|change| change.after_s).sum();
+        within("recorded.changes.after_s, all together", after_s, 1.0, f64::MAX)?;
+        let events = hours * 3600.0 / after_s * (self.changes.len() + self.nodes_lost()) as f64;
+        within("hours, times the changes in each", events, 0.0, MOST_CHANGES)
+    }
+
+    /// Checks a change; `up` are the nodes of each pool before it, and then those after it.
+    fn check(&self, index: usize, change: &RecordedChange, up: &mut [u32]) -> Result<(), GeneratorError> {
+        let name = |field: &str| format!("recorded.changes[{index}].{field}");
+        within(&name("after_s"), change.after_s, if index == 0 { 0.0 } else { SHORTEST_S }, LONGEST_S)?;
+        within(&name("notice_s"), change.notice_s, 0.0, LONGEST_S)?;
+        let pools = change.lost.iter().map(|loss| loss.pool).chain(change.came.iter().map(|came| came.pool));
+        for pool in pools {
+            within(&name("pool"), pool as f64, 0.0, (up.len() - 1) as f64)?;
+        }
+        for loss in &change.lost {
+            let there = up[loss.pool];
+            within(&name("lost.ranks, their number"), loss.ranks.len() as f64, 1.0, f64::from(there))?;
+            for rank in &loss.ranks {
+                within(&name("lost.ranks"), f64::from(*rank), 0.0, f64::from(there - 1))?;
+            }
+            up[loss.pool] = there - loss.ranks.len() as u32;
+        }
+        for came in &change.came {
+            let most = self.pools[came.pool].nodes.saturating_sub(up[came.pool]);
+            within(&name("came.nodes"), f64::from(came.nodes), 1.0, f64::from(most))?;
+            up[came.pool] += came.nodes;
+        }
+        Ok(())
     }
 }
 

@@ -243,6 +243,8 @@ fn in_own_time(settings: &ReconfigurationSettings, time_scale: f64) -> Reconfigu
         communicators_s: settings.communicators_s / time_scale,
         communicators_per_node_s: settings.communicators_per_node_s / time_scale,
         transfer_bytes_per_s: settings.transfer_bytes_per_s * time_scale,
+        coordinator_s: settings.coordinator_s / time_scale,
+        boot_s: settings.boot_s / time_scale,
         min_up_s: settings.min_up_s / time_scale,
         ..*settings
     }

@@ -1,19 +1,19 @@
 //! A recorded market that goes on.
 
-use super::{PoolLoss, RecordedLoss, RecordedMarket, RecordedPool};
+use super::{PoolLoss, RecordedChange, RecordedMarket, RecordedPool};
 use crate::trace::generator::streams::stream;
-use crate::trace::{NodeOffer, TraceEvent, TraceEventKind};
+use crate::trace::{TraceEvent, TraceEventKind};
 use crate::units::SimTime;
 use rand::RngExt;
 use rand_pcg::Pcg64;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, VecDeque};
 
-/// The mean number of losses that follow each other as they did, in square roots of their number. Shorter runs forget more of how
-/// nodes age between losses, longer ones make traces that are more alike; the tests say what is kept.
-const RUN: f64 = 3.0;
-/// No node is away for less.
-const SHORTEST: SimTime = SimTime::SECOND;
+/// Ages of a pool's nodes that are compared: of more nodes so many, evenly spread over their ranks.
+const AGES: usize = 16;
+/// Ages are told apart by their ratio, those well below this by little.
+const YOUNG_S: f64 = 60.0;
+/// Changes that are compared before one of them is gone on from.
+const MOST_COMPARED: usize = 256;
 
 /// What happens in the market until `end`, in order of time but for notices. `names` are those of the pools' nodes.
 pub(in crate::trace::generator) fn replay(
@@ -26,155 +26,187 @@ pub(in crate::trace::generator) fn replay(
         recorded: pool,
         name,
         up: Vec::new(),
-        since: vec![SimTime::ZERO; pool.first_s.len()],
+        empty: (0..pool.nodes as usize).collect(),
     });
     let mut replayed = Replayed {
         market,
+        places: Places::of(market),
         pools: pools.collect(),
         random: stream(seed, "recorded market"),
         now: SimTime::ZERO,
-        coming: BinaryHeap::new(),
         events: Vec::new(),
     };
     replayed.run(end);
     replayed.events
 }
 
+/// Where the recorded market was after each change but the last, which nothing follows.
+struct Places {
+    /// Ages of the nodes of each pool.
+    ages_s: Vec<Vec<Vec<f64>>>,
+    /// The changes by the nodes that were up after them, of each pool.
+    by_level: BTreeMap<Vec<usize>, Vec<usize>>,
+}
+
+impl Places {
+    fn of(market: &RecordedMarket) -> Self {
+        let mut since_s: Vec<Vec<f64>> = vec![Vec::new(); market.pools.len()];
+        let (mut now_s, mut ages_s) = (0.0, Vec::new());
+        let mut by_level: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
+        for (place, change) in market.changes[..market.changes.len() - 1].iter().enumerate() {
+            now_s += change.after_s;
+            for loss in &change.lost {
+                let mut rank = 0..;
+                since_s[loss.pool].retain(|_| rank.next().is_some_and(|rank| !loss.ranks.contains(&rank)));
+            }
+            for came in &change.came {
+                since_s[came.pool].extend((0..came.nodes).map(|_| now_s));
+            }
+            ages_s.push(since_s.iter().map(|since| ages(since.iter().map(|since_s| now_s - since_s))).collect());
+            by_level.entry(since_s.iter().map(Vec::len).collect()).or_default().push(place);
+        }
+        Self { ages_s, by_level }
+    }
+
+    /// The changes after which the fewest nodes more or less were up than there are.
+    fn near(&self, level: &[usize]) -> &[usize] {
+        if let Some(same) = self.by_level.get(level) {
+            return same;
+        }
+        let distance =
+            |other: &[usize]| level.iter().zip(other).map(|(one, other)| one.abs_diff(*other)).sum::<usize>();
+        let nearest = self.by_level.iter().min_by_key(|(other, _)| distance(other));
+        nearest.map_or(&[], |(_, places)| places)
+    }
+}
+
+/// The ages that are compared.
+fn ages(all: impl ExactSizeIterator<Item = f64> + Clone) -> Vec<f64> {
+    let count = all.len();
+    if count <= AGES {
+        return all.collect();
+    }
+    (0..AGES).filter_map(|step| all.clone().nth(step * count / AGES)).collect()
+}
+
 struct Pool<'a> {
     recorded: &'a RecordedPool,
     name: String,
-    /// Slots that are up, the oldest first.
-    up: Vec<usize>,
-    /// Since when each slot is up, or was.
-    since: Vec<SimTime>,
+    /// Slots that are up and since when, the oldest first.
+    up: Vec<(usize, SimTime)>,
+    /// Slots that are empty, the first emptied first.
+    empty: VecDeque<usize>,
 }
 
 impl Pool<'_> {
     fn node(&self, slot: usize) -> String {
-        let width = self.since.len().to_string().len().max(2);
+        let width = self.recorded.nodes.to_string().len().max(2);
         format!("{}-{:0width$}", self.name, slot + 1)
     }
 }
 
 struct Replayed<'a> {
     market: &'a RecordedMarket,
+    places: Places,
     pools: Vec<Pool<'a>>,
     random: Pcg64,
     now: SimTime,
-    /// Time, pool and slot of nodes that will come.
-    coming: BinaryHeap<Reverse<(SimTime, usize, usize)>>,
     events: Vec<TraceEvent>,
 }
 
 impl Replayed<'_> {
     fn run(&mut self, end: SimTime) {
-        for (index, pool) in self.pools.iter().enumerate() {
-            for (slot, first_s) in pool.recorded.first_s.iter().enumerate() {
-                self.coming.push(Reverse((SimTime::from_seconds(*first_s), index, slot)));
-            }
-        }
-        let count = self.market.losses.len();
-        let goes_on = 1.0 - 1.0 / (RUN * (count as f64).sqrt()).max(1.0);
-        let mut next = self.random.random_range(0..count);
+        let changes = &self.market.changes;
+        let goes_on = 1.0 - 1.0 / (changes.len() as f64).sqrt();
+        let mut place = 0;
+        self.happen(&RecordedChange { after_s: 0.0, ..changes[0].clone() });
         loop {
-            let loss = &self.market.losses[next];
-            if !self.wait(SimTime::from_seconds(loss.after_s), end) {
+            if place + 1 == changes.len() || !self.random.random_bool(goes_on) {
+                place = self.elsewhere();
+            }
+            place += 1;
+            let change = &changes[place];
+            self.now = self.now.saturating_add(SimTime::from_seconds(change.after_s));
+            if self.now > end {
                 return;
             }
-            self.lose(loss);
-            next =
-                if self.random.random_bool(goes_on) { (next + 1) % count } else { self.random.random_range(0..count) };
+            self.happen(change);
         }
     }
 
-    /// Lets so much time pass in which any node is up; false where the end comes first.
-    fn wait(&mut self, mut left: SimTime, end: SimTime) -> bool {
-        loop {
-            let is_up = self.pools.iter().any(|pool| !pool.up.is_empty());
-            let due = is_up.then(|| self.now.saturating_add(left));
-            let coming = self.coming.peek().map(|Reverse((time, _, _))| *time);
-            let comes_first = coming.filter(|time| due.is_none_or(|due| *time <= due));
-            match (comes_first, due) {
-                (Some(time), _) if time <= end => {
-                    if is_up {
-                        left = left.saturating_sub(time.saturating_sub(self.now));
-                    }
-                    self.now = self.now.max(time);
-                    self.arrive();
-                }
-                (None, Some(due)) if due <= end => {
-                    self.now = due;
-                    return true;
-                }
-                _ => return false,
+    /// Another change to go on from.
+    fn elsewhere(&mut self) -> usize {
+        let level: Vec<usize> = self.pools.iter().map(|pool| pool.up.len()).collect();
+        let mut near = self.places.near(&level).to_vec();
+        // By chance among equals, too.
+        let compared = near.len().min(MOST_COMPARED);
+        for chosen in 0..compared {
+            let other = self.random.random_range(chosen..near.len());
+            near.swap(chosen, other);
+        }
+        near.truncate(compared);
+        let now: Vec<Vec<f64>> = self.pools.iter().map(|pool| self.ages_of(pool)).collect();
+        let mut ranked: Vec<(f64, usize)> =
+            near.into_iter().map(|place| (unlike(&now, &self.places.ages_s[place]), place)).collect();
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let few = (ranked.len() as f64).sqrt().ceil() as usize;
+        ranked[self.random.random_range(0..few)].1
+    }
+
+    fn ages_of(&self, pool: &Pool) -> Vec<f64> {
+        ages(pool.up.iter().map(|(_, since)| (self.now.saturating_sub(*since)).as_seconds()))
+    }
+
+    fn happen(&mut self, change: &RecordedChange) {
+        for loss in &change.lost {
+            self.take(loss, SimTime::from_seconds(change.notice_s));
+        }
+        for came in &change.came {
+            for _ in 0..came.nodes {
+                self.arrive(came.pool);
             }
         }
     }
 
-    fn arrive(&mut self) {
-        let Some(Reverse((_, index, slot))) = self.coming.pop() else { return };
+    fn arrive(&mut self, index: usize) {
         let pool = &mut self.pools[index];
-        pool.up.push(slot);
-        pool.since[slot] = self.now;
-        let RecordedPool { gpu_type, gpu_count, zone, price_usd_per_hour, .. } = pool.recorded.clone();
-        let kind = TraceEventKind::Up(NodeOffer { gpu_type, gpu_count, zone, price_usd_per_hour });
+        let Some(slot) = pool.empty.pop_front() else { return };
+        pool.up.push((slot, self.now));
+        let kind = TraceEventKind::Up(pool.recorded.node.clone());
         self.events.push(TraceEvent { time: self.now, node: pool.node(slot), kind });
     }
 
-    fn lose(&mut self, loss: &RecordedLoss) {
-        let counts: Vec<usize> = loss.of.iter().map(|part| self.count(part)).collect();
-        let mut counts = counts;
-        if counts.iter().all(|count| *count == 0) {
-            // The loss happens, if to one node only: where the largest share of those that are up now went.
-            let share = |part: &PoolLoss| part.ages.len() as f64 / f64::from(part.up.max(1));
-            let parts = loss.of.iter().enumerate().filter(|(_, part)| !self.pools[part.pool].up.is_empty());
-            let most = parts.max_by(|a, b| share(a.1).total_cmp(&share(b.1)));
-            if let Some((place, _)) = most {
-                counts[place] = 1;
+    /// Takes the nodes of the ranks that went; the last ones in place of ranks that nobody has, while there are any.
+    fn take(&mut self, loss: &PoolLoss, notice: SimTime) {
+        let pool = &mut self.pools[loss.pool];
+        let mut gone = vec![false; pool.up.len()];
+        for rank in &loss.ranks {
+            let free = (0..gone.len().min(*rank as usize + 1)).rev().find(|place| !gone[*place]);
+            if let Some(place) = free {
+                gone[place] = true;
             }
         }
-        for (part, count) in loss.of.iter().zip(counts) {
-            self.take(part, count, SimTime::from_seconds(loss.notice_s));
-        }
-    }
-
-    /// How many nodes of a pool go: the share that went, of those that are up, rounded up or down by chance.
-    fn count(&mut self, part: &PoolLoss) -> usize {
-        let up = self.pools[part.pool].up.len();
-        let exact = part.ages.len() as f64 / f64::from(part.up.max(1)) * up as f64;
-        let more = self.random.random_bool(exact.fract());
-        (exact as usize + usize::from(more)).min(up)
-    }
-
-    /// Takes nodes of the ages that went, evenly chosen where there are fewer or more of them.
-    fn take(&mut self, part: &PoolLoss, count: usize, notice: SimTime) {
-        let pool = &mut self.pools[part.pool];
-        let up = pool.up.len();
-        let mut gone: Vec<(usize, usize)> = Vec::with_capacity(count);
-        for chosen in 0..count {
-            let recorded = (chosen * part.ages.len() + part.ages.len() / 2) / count;
-            let recorded = recorded.min(part.ages.len() - 1);
-            let wanted = ((1.0 - part.ages[recorded]) * up as f64) as usize;
-            let is_free = |place: &usize| *place < up && gone.iter().all(|(other, _)| other != place);
-            let place = (0..up).flat_map(|off| [wanted.checked_sub(off), Some(wanted + off)]).flatten().find(is_free);
-            gone.extend(place.map(|place| (place, recorded)));
-        }
-        for &(place, recorded) in &gone {
-            let slot = pool.up[place];
+        let went: Vec<(usize, SimTime)> =
+            pool.up.iter().zip(&gone).filter(|(_, gone)| **gone).map(|(node, _)| *node).collect();
+        let mut gone = gone.into_iter();
+        pool.up.retain(|_| !gone.next().unwrap_or_default());
+        for (slot, since) in went {
+            pool.empty.push_back(slot);
             let node = pool.node(slot);
-            let notice = notice.min(self.now.saturating_sub(pool.since[slot]));
+            let notice = notice.min(self.now.saturating_sub(since));
             if notice > SimTime::ZERO {
                 let kind = TraceEventKind::Notice { notice };
                 self.events.push(TraceEvent { time: self.now - notice, node: node.clone(), kind });
             }
             self.events.push(TraceEvent { time: self.now, node, kind: TraceEventKind::Down });
-            let away = SimTime::from_seconds(part.away_s[recorded]).max(SHORTEST);
-            self.coming.push(Reverse((self.now.saturating_add(away), part.pool, slot)));
         }
-        let mut place = 0;
-        pool.up.retain(|_| {
-            place += 1;
-            gone.iter().all(|(other, _)| *other != place - 1)
-        });
     }
+}
+
+/// How unlike in age two sets of nodes are: by the logarithms of their ages, in order.
+fn unlike(some: &[Vec<f64>], others: &[Vec<f64>]) -> f64 {
+    let of_pool = |(some, others): (&Vec<f64>, &Vec<f64>)| {
+        some.iter().zip(others).map(|(one, other)| ((one + YOUNG_S) / (other + YOUNG_S)).ln().abs()).sum::<f64>()
+    };
+    some.iter().zip(others).map(of_pool).sum()
 }

@@ -1,7 +1,6 @@
 use super::*;
 use crate::trace::durations::Durations;
 use crate::trace::generator::{GeneratorSettings, generate};
-use crate::trace::statistics::Spread;
 use crate::trace::{Trace, TraceStatistics, parse, read};
 use std::path::Path;
 
@@ -15,23 +14,44 @@ fn generated(market: &RecordedMarket, seed: u64, hours: f64) -> Trace {
 }
 
 #[test]
-fn losses_ages_and_absences_by_hand() {
-    // Two nodes; at 100 s the older goes (and is back at 160), at 200 s both go, and nothing more until 300 s: of that the
-    // second is away for 50 s and the first for good.
-    let text = "time_s,event,node,gpu_type\n0,up,a,T4\n10,up,b,T4\n70,notice,a,\n100,down,a,\n160,up,a,T4\n200,down,a,\n200,down,b,\n\
-                250,up,b,T4\n300,end,,\n";
+fn losses_and_arrivals_by_hand() {
+    // Two nodes; at 100 s the older goes (and is back at 160), at 200 s both go, one comes at 250 s, and nothing more until
+    // 300 s.
+    let text = "time_s,event,node,gpu_type,price_usd_per_hour\n0,up,a,T4,1\n10,up,b,T4,2\n70,notice,a,,\n100,down,a,,\n160,up,a,T4,3\n\
+                200,down,a,,\n200,down,b,,\n250,up,b,T4,2\n300,end,,,\n";
     let market = market(text);
-    assert_eq!((market.observed_s, market.pools.len()), (300.0, 1));
-    assert_eq!(market.pools[0].first_s, [0.0, 10.0]);
-    let part =
-        |ages: &[f64], away_s: &[f64]| vec![PoolLoss { pool: 0, up: 2, ages: ages.to_vec(), away_s: away_s.to_vec() }];
-    let expected = [
-        RecordedLoss { after_s: 100.0, notice_s: 30.0, of: part(&[0.75], &[60.0]) },
-        // The youngest first: `a` has been back since 160 s. It is away for 100 s and more.
-        RecordedLoss { after_s: 100.0, notice_s: 0.0, of: part(&[0.25, 0.75], &[100.0, 50.0]) },
-        RecordedLoss { after_s: 50.0, ..RecordedLoss::default() },
-    ];
-    assert_eq!(market.losses, expected);
+    let node = NodeOffer { gpu_type: Some("T4".into()), price_usd_per_hour: Some(2.0), ..NodeOffer::default() };
+    assert_eq!((market.observed_s, &market.pools[..]), (300.0, &[RecordedPool { nodes: 2, node }][..]));
+    let came = |after_s| RecordedChange {
+        after_s,
+        came: vec![PoolArrival { pool: 0, nodes: 1 }],
+        ..RecordedChange::default()
+    };
+    let lost = |after_s, notice_s, ranks: &[u32]| RecordedChange {
+        after_s,
+        notice_s,
+        lost: vec![PoolLoss { pool: 0, ranks: ranks.to_vec() }],
+        ..RecordedChange::default()
+    };
+    let quiet = RecordedChange { after_s: 50.0, ..RecordedChange::default() };
+    let expected =
+        [came(0.0), came(10.0), lost(90.0, 30.0, &[0]), came(60.0), lost(40.0, 0.0, &[0, 1]), came(50.0), quiet];
+    assert_eq!(market.changes, expected);
+    assert_eq!((market.loss_events(), market.nodes_lost()), (2, 3));
+}
+
+#[test]
+fn it_begins_as_the_recorded_one_and_goes_on_where_as_many_are_up() {
+    // One node, up for 10 s and away for 5 s again and again: whatever is drawn, it can't be told from the trace.
+    let rows = (0..40)
+        .fold(String::new(), |rows, turn| rows + &format!("{},up,a,T4\n{},down,a,\n", 15 * turn, 15 * turn + 10));
+    let market = market(&format!("time_s,event,node,gpu_type\n{rows}"));
+    for seed in 0..5 {
+        let trace = generated(&market, seed, 1.0);
+        let times: Vec<u64> = trace.events.iter().map(|event| event.time.0 / 1_000_000_000).collect();
+        let expected: Vec<u64> = (0..240).flat_map(|turn| [15 * turn, 15 * turn + 10]).collect();
+        assert_eq!(times[..expected.len()], expected);
+    }
 }
 
 #[test]
@@ -58,14 +78,16 @@ fn a_trace_without_a_loss_is_no_market() {
 fn settings_that_lead_nowhere_are_refused() {
     type Spoil = fn(&mut RecordedMarket);
     let good = market("time_s,event,node\n0,up,a\n60,down,a\n90,up,a\n");
-    let spoiled: [(&str, Spoil); 7] = [
-        ("recorded.losses[0].pool", |market| market.losses[0].of[0].pool = 1),
-        ("recorded.losses[0].ages", |market| market.losses[0].of[0].ages.clear()),
-        ("recorded.losses[0].ages", |market| market.losses[0].of[0].ages[0] = 1.5),
-        ("recorded.losses[0].away_s", |market| market.losses[0].of[0].away_s[0] = f64::NAN),
-        ("after_s, all together", |market| market.losses.iter_mut().for_each(|loss| loss.after_s = 0.0)),
-        ("recorded.pools[0].first_s", |market| market.pools[0].first_s.clear()),
-        ("recorded.losses", |market| market.losses.clear()),
+    let spoiled: [(&str, Spoil); 9] = [
+        ("recorded.changes[1].pool", |market| market.changes[1].lost[0].pool = 1),
+        ("recorded.changes[1].lost.ranks", |market| market.changes[1].lost[0].ranks.clear()),
+        ("recorded.changes[1].lost.ranks", |market| market.changes[1].lost[0].ranks[0] = 1),
+        ("recorded.changes[0].came.nodes", |market| market.changes[0].came[0].nodes = 2),
+        ("recorded.changes[2].after_s", |market| market.changes[2].after_s = f64::NAN),
+        ("recorded.changes[1].after_s", |market| market.changes[1].after_s = 0.0),
+        ("after_s, all together", |market| market.changes.iter_mut().skip(1).for_each(|change| change.after_s = 0.01)),
+        ("recorded.pools[0].nodes", |market| market.pools[0].nodes = 0),
+        ("recorded.changes", |market| market.changes.clear()),
     ];
     for (part, spoil) in spoiled {
         let mut market = good.clone();
@@ -76,32 +98,47 @@ fn settings_that_lead_nowhere_are_refused() {
     }
 }
 
-/// What a trace is compared by.
-#[derive(Clone, Copy, Debug)]
-struct Likeness {
-    losses_per_node_hour: f64,
-    bulk_mean: f64,
-    bulk_p90: f64,
-    up_median_s: f64,
-    up_p90_s: f64,
-    availability: f64,
+/// A figure of several traces together, as numbers that are taken together: a sum over another one, or a share of the sorted.
+enum Figure {
+    Ratio(f64, f64),
+    Quantile(f64, Vec<f64>),
 }
 
-/// Of several traces together.
-fn likeness(traces: &[Trace]) -> Likeness {
+impl Figure {
+    fn value(&self) -> f64 {
+        match self {
+            Self::Ratio(sum, of) => sum / of,
+            Self::Quantile(share, sorted) => quantile(sorted, *share),
+        }
+    }
+}
+
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let index = share.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
+    let (low, high) = (sorted[index as usize], sorted[index.ceil() as usize]);
+    low + index.fract() * (high - low)
+}
+
+fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// What traces are compared by.
+fn figures(traces: &[Trace]) -> [(&'static str, Figure); 6] {
     let all: Vec<TraceStatistics> = traces.iter().map(TraceStatistics::of).collect();
     let sum = |of: fn(&TraceStatistics) -> f64| all.iter().map(of).sum::<f64>();
-    let up_s = traces.iter().flat_map(|trace| Durations::up_times(trace).ended_s).collect();
-    let bulks: Vec<f64> = traces.iter().flat_map(bulk_sizes).collect();
-    let (up, bulk) = (Spread::of(up_s).unwrap(), Spread::of(bulks).unwrap());
-    Likeness {
-        losses_per_node_hour: sum(|s| s.loss_count as f64) / sum(|s| s.node_hours),
-        bulk_mean: bulk.mean,
-        bulk_p90: bulk.p90,
-        up_median_s: up.median,
-        up_p90_s: up.p90,
-        availability: sum(|s| s.mean_availability) / all.len() as f64,
-    }
+    let up_s = sorted(traces.iter().flat_map(|trace| Durations::up_times(trace).ended_s).collect());
+    let bulks = sorted(traces.iter().flat_map(bulk_sizes).collect());
+    let losses = sum(|s| s.loss_count as f64);
+    [
+        ("losses per node-hour", Figure::Ratio(losses, sum(|s| s.node_hours))),
+        ("nodes per loss, mean", Figure::Ratio(losses, bulks.len() as f64)),
+        ("nodes per loss, p90", Figure::Quantile(0.9, bulks)),
+        ("availability", Figure::Ratio(sum(|s| s.mean_availability), all.len() as f64)),
+        ("up-time median", Figure::Quantile(0.5, up_s.clone())),
+        ("up-time p90", Figure::Quantile(0.9, up_s)),
+    ]
 }
 
 fn bulk_sizes(trace: &Trace) -> Vec<f64> {
@@ -110,56 +147,55 @@ fn bulk_sizes(trace: &Trace) -> Vec<f64> {
     times.chunk_by(|a, b| a == b).map(|chunk| chunk.len() as f64).collect()
 }
 
-/// Sixty generated traces as long as the recorded one, taken together, against it: by how much each figure is off.
-fn compare(path: &Path) -> [f64; 6] {
+/// Sixty generated traces as long as the recorded one, taken together, against it: which figures are off.
+///
+/// By 15 % at most, and quantiles alternatively by no more than what the recorded one tells of its market: its loss events are so
+/// many observations of each, whose nodes go together, and the quantile of the market lies with 95 % between these shares of what
+/// was observed (order statistics: no law of the values). Sizes of losses are whole: a quantile of them may be off by one node.
+fn off(path: &Path) -> Vec<String> {
     let trace = read(path).unwrap();
     let market = fit(&trace).unwrap();
     let hours = market.observed_s / 3600.0;
     let traces: Vec<Trace> = (0..60).map(|seed| generated(&market, seed, hours)).collect();
-    let (real, made) = (likeness(std::slice::from_ref(&trace)), likeness(&traces));
-    let pairs = [
-        ("losses per node-hour", real.losses_per_node_hour, made.losses_per_node_hour),
-        ("nodes per loss, mean", real.bulk_mean, made.bulk_mean),
-        ("nodes per loss, p90", real.bulk_p90, made.bulk_p90),
-        ("availability", real.availability, made.availability),
-        ("up-time median", real.up_median_s, made.up_median_s),
-        ("up-time p90", real.up_p90_s, made.up_p90_s),
-    ];
-    let mut off = pairs.map(|(_, real, made)| (made / real - 1.0).abs());
-    let told = pairs.iter().map(|(what, real, made)| format!("{what} {real:.3} {:+.1} %", (made / real - 1.0) * 100.0));
-    println!("{}: {}", path.file_name().unwrap_or_default().to_string_lossy(), told.collect::<Vec<_>>().join(", "));
-    // Nodes come whole: a percentile of few losses may be off by one of them.
-    if (real.bulk_p90 - made.bulk_p90).abs() <= 1.0 {
-        off[2] = 0.0;
-    }
-    off
+    let events = market.loss_events() as f64;
+    let pairs = figures(std::slice::from_ref(&trace)).into_iter().zip(figures(&traces));
+    let judged = pairs.map(|((what, real), (_, made))| {
+        let (real_value, made_value) = (real.value(), made.value());
+        let told = format!("{what} {real_value:.3} {:+.1} %", (made_value / real_value - 1.0) * 100.0);
+        let is_near = (made_value / real_value - 1.0).abs() <= 0.15;
+        let is_one_node = what == "nodes per loss, p90" && (made_value - real_value).abs() <= 1.0;
+        let is_unknown = match &real {
+            Figure::Quantile(share, sorted) => {
+                let spread = 1.96 * (share * (1.0 - share) / events).sqrt();
+                (quantile(sorted, share - spread)..=quantile(sorted, share + spread)).contains(&made_value)
+            }
+            Figure::Ratio(..) => false,
+        };
+        let note = if is_near || is_one_node { "" } else { ", within what so few loss events tell" };
+        println!("{}: {told}{note}", path.file_name().unwrap_or_default().to_string_lossy());
+        (is_near || is_one_node || is_unknown, told)
+    });
+    judged.filter(|(is_right, _)| !is_right).map(|(_, told)| told).collect()
 }
 
-/// Losses per node-hour, bulk sizes and availability are within 15 % for all traces, and up-times for Bamboo's two and those of 4
-/// and of 16 nodes. The median of the single K80 is off by one of its ticks of ten minutes, that of `aws-spot.csv`, which has 96
-/// up-times in three pools, by 19 %. Of counts the newest nodes go first, so that most up-times are those of a few nodes that come
-/// and go again and again: Parcae's median is 20 % off, those of GCP and Sailor 40 % to 80 %.
+/// Fewer loss events are a story, and no statistics.
+const FEWEST_LOSS_EVENTS: usize = 10;
+
 #[test]
 fn a_market_taken_from_a_trace_has_its_statistics() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files = [
-        ("traces/aws-spot.csv", [0.25, 0.15]),
-        ("../shared/data/traces/bamboo-p3-trace.csv", [0.15, 0.15]),
-        ("../shared/data/traces/bamboo-g4dn-trace.csv", [0.15, 0.15]),
-        ("../shared/data/traces/parcae-p3-counts.csv", [0.25, 0.15]),
-        ("../shared/data/traces/gcp-a100x1-east1b.txt", [0.8, 0.4]),
-        ("../shared/data/traces/skypilot-16node-us-east-2b-v100.json", [0.15, 0.15]),
-        ("../shared/data/traces/skypilot-4node-us-west-2c-v100.json", [0.15, 0.15]),
-        ("../shared/data/traces/skypilot-1node-us-west-2a-k80.json", [0.17, 0.15]),
-        ("../shared/data/traces/ping-failed-us-west-2a-k80.csv", [0.17, 0.15]),
-        ("../shared/data/traces/sailor-a100-levels.json", [0.45, 0.3]),
-    ];
-    for (file, up_times) in files {
-        let path = root.join(file);
-        if path.exists() {
-            let off = compare(&path);
-            assert!(off[..4].iter().all(|off| *off <= 0.15), "{file}: {off:?}");
-            assert!(off[4..].iter().zip(up_times).all(|(off, most)| *off <= most), "{file}: {off:?}");
+    let mut paths = vec![root.join("traces/aws-spot.csv")];
+    let recorded = std::fs::read_dir(root.join("../shared/data/traces")).into_iter().flatten().flatten();
+    paths.extend(recorded.map(|entry| entry.path()));
+    paths.sort();
+    let mut compared = 0;
+    for path in &paths {
+        let Ok(trace) = read(path) else { continue };
+        if fit(&trace).is_some_and(|market| market.loss_events() >= FEWEST_LOSS_EVENTS) {
+            let off = off(path);
+            assert!(off.is_empty(), "{}: {off:?}", path.display());
+            compared += 1;
         }
     }
+    assert!(compared >= 1 && (paths.len() < 12 || compared >= 10), "{compared} of {paths:?}");
 }
