@@ -6,7 +6,9 @@ use crate::elastic::checkpoint::{CheckpointInterval, CheckpointSettings};
 use crate::elastic::fixtures::{cluster, plan};
 use crate::elastic::*;
 use crate::model::ModelSpec;
-use crate::plan::{PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, TrainingSettings};
+use crate::plan::{
+    JudgedPlan, LowerBound, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, TrainingSettings,
+};
 use crate::runtime::sim::Simulator;
 use crate::units::SimTime;
 
@@ -35,7 +37,7 @@ impl Planner for Scripted {
             _ => panic!("{nodes:?}"),
         };
         let predicted_iteration_s = 10.0;
-        Ok(PlannedIteration { plan, predicted_iteration_s, lower_bound_s: 1.0, gap: 9.0, alternatives: Vec::new() })
+        Ok(PlannedIteration::new(JudgedPlan { plan, predicted_iteration_s }, LowerBound::of_all(1.0), Vec::new()))
     }
 }
 
@@ -45,14 +47,12 @@ fn resumed_at(share: f64) -> u64 {
     let mut model = ModelSpec::preset("gpt3-6.7b").unwrap();
     model.num_layers = 4;
     let cost = CostModel::new(model, CostSettings::default(), None);
-    let policy =
-        Policy { planner: Box::new(Scripted), avoids_zones: false, ..policies::by_name("autohet").unwrap() };
+    let policy = Policy { planner: Box::new(Scripted), avoids_zones: false, ..policies::by_name("autohet").unwrap() };
     let checkpoint = CheckpointSettings { interval: CheckpointInterval::Never, ..CheckpointSettings::default() };
     let reconfiguration = ReconfigurationSettings::default();
     let training = TrainingSettings::default();
     let limits = PlanLimits::default();
-    let request =
-        PlanRequest { cluster: &cluster(&[]), cost: &cost, training: &training, judge: &Simulator, limits };
+    let request = PlanRequest { cluster: &cluster(&[]), cost: &cost, training: &training, judge: &Simulator, limits };
     let settings = ControllerSettings { checkpoint: &checkpoint, reconfiguration: &reconfiguration };
     let mut controller = Controller::new(&policy, request, settings);
     let mut tell = |at: SimTime, event: Event| controller.handle(at, event).unwrap();
