@@ -45,14 +45,12 @@ fn resumed_at(share: f64) -> u64 {
     let mut model = ModelSpec::preset("gpt3-6.7b").unwrap();
     model.num_layers = 4;
     let cost = CostModel::new(model, CostSettings::default(), None);
-    let policy =
-        Policy { planner: Box::new(Scripted), avoids_zones: false, ..policies::by_name("autohet").unwrap() };
+    let policy = Policy { planner: Box::new(Scripted), avoids_zones: false, ..policies::by_name("autohet").unwrap() };
     let checkpoint = CheckpointSettings { interval: CheckpointInterval::Never, ..CheckpointSettings::default() };
     let reconfiguration = ReconfigurationSettings::default();
     let training = TrainingSettings::default();
     let limits = PlanLimits::default();
-    let request =
-        PlanRequest { cluster: &cluster(&[]), cost: &cost, training: &training, judge: &Simulator, limits };
+    let request = PlanRequest { cluster: &cluster(&[]), cost: &cost, training: &training, judge: &Simulator, limits };
     let settings = ControllerSettings { checkpoint: &checkpoint, reconfiguration: &reconfiguration };
     let mut controller = Controller::new(&policy, request, settings);
     let mut tell = |at: SimTime, event: Event| controller.handle(at, event).unwrap();
