@@ -148,7 +148,7 @@ pub(crate) fn printable(text: &str) -> std::borrow::Cow<'_, str> {
 fn style_of(text: &str) -> Option<&str> {
     let numbers = text.strip_prefix("\u{1b}[")?;
     let end = numbers.find(|c: char| !c.is_ascii_digit() && c != ';').filter(|end| numbers[*end..].starts_with('m'))?;
-    Some(&text[..2 + end + 1])
+    Some(&text[..=(2 + end)])
 }
 
 /// Bytes for people, in decimal units: `512 B`, `1.5 kB`, `13.4 GB`.

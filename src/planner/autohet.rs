@@ -29,14 +29,16 @@ mod tests;
 pub use shortage::fitting_changes;
 
 use super::{baselines, ranking};
-use crate::plan::{Judge, JudgedPlan, LowerBound, Plan, PlanError, PlanRequest, PlannedIteration, Planner, Replica};
+use crate::plan::{
+    Judge, JudgedPlan, LowerBound, Plan, PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner, Replica,
+};
 use outer::Outer;
 use polish::PolishBudget;
 pub(in crate::planner) use regrouping::{Regrouped, Regrouping};
 
 /// Most plans of its own that are executed before one is returned.
 const MAX_JUDGED: usize = 10;
-/// Where milliseconds count.
+/// Of improved groupings, whose order is nearly right, where nobody asks how good the plan is: in replays.
 const MAX_JUDGED_AT_ONCE: usize = 4;
 /// Instructions that are executed to judge plans, beyond those of the first two.
 const MAX_INSTRUCTIONS: u64 = 1_000_000;
@@ -79,8 +81,8 @@ impl Engine {
         }
     }
 
-    fn most_judged(self) -> usize {
-        if self.tries_grids() { MAX_JUDGED } else { MAX_JUDGED_AT_ONCE }
+    fn most_judged(self, limits: &PlanLimits) -> usize {
+        if self == Self::Search && limits.bound_work == 0 { MAX_JUDGED_AT_ONCE } else { MAX_JUDGED }
     }
 
     /// What the last step may do: nothing where milliseconds count.
@@ -173,7 +175,7 @@ impl Planner for AutoHet {
         if !self.engine.tries_grids() && judge.schedule().is_none() {
             keep_promising(request, &mut plans)?;
         }
-        plans.truncate(if effort_is_over(request) { 1 } else { self.engine.most_judged() });
+        plans.truncate(if effort_is_over(request) { 1 } else { self.engine.most_judged(&request.limits) });
         for plan in grids? {
             if !plans.contains(&plan) {
                 plans.push(plan);

@@ -68,6 +68,10 @@ impl Books {
     /// Books the time since the last call: `in_use` GPUs are in the plan.
     pub(super) fn advance(&mut self, now: SimTime, in_use: u32, booking: Booking) {
         let passed = now - self.until;
+        if passed == SimTime::ZERO {
+            // Of a node that goes now, training may not have been told yet.
+            return;
+        }
         self.until = now;
         if let Booking::As(activity) = booking {
             self.ledger.add(activity, GpuTime::of(in_use, passed));

@@ -73,6 +73,52 @@ fn prices_over_time_reach_the_costs() {
 }
 
 #[test]
+fn many_traces_may_say_what_their_nodes_are_and_have_prices_over_time() {
+    let sandbox = Sandbox::with_small_trace().file("prices.json", PRICES).file("a.csv", BAMBOO);
+    let csv = |args: &[&str]| {
+        let job = ["--model", "bert-large", "--policies", "autohet", "--format", "csv", "-q"];
+        let ran = sandbox.run(&[&["across"], args, &job[..]].concat());
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+        ran.stdout
+    };
+    let both = csv(&["small.csv", "a.csv:1xV100-16@z3"]);
+    assert_eq!(both.lines().count(), 3, "{both}");
+    let priced = csv(&["small.csv", "--prices", "prices.json", "--trace-start", "2026-01-01T00:00:00Z"]);
+    assert_ne!(both.lines().nth(1), priced.lines().nth(1));
+    sandbox.refuses(&["across", "a.csv:A100-60"], &["`a.csv:A100-60`", "A100-40"]);
+}
+
+#[test]
+fn fitted_laws_are_in_tables_for_machines() {
+    let sandbox = Sandbox::with_small_trace();
+    for format in ["csv", "markdown"] {
+        let ran = sandbox.run(&["trace", "stats", "small.csv", "--format", format]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let text = ran.stdout.replace(['_', '.'], " ");
+        for part in ["laws up times exponential mean s", "laws up times weibull shape", "laws up times best"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
+
+#[test]
+fn nodes_that_boot_are_paid_for_before_they_are_of_use() {
+    let sandbox = Sandbox::with_small_trace();
+    let paid = |boot_s: &str| {
+        let scenario =
+            format!("policies = [\"autohet\"]\nmodel = \"bert-large\"\n[reconfiguration]\nboot_s = {boot_s}\n");
+        std::fs::write(sandbox.path("boot.toml"), scenario).unwrap();
+        let ran = sandbox.run(&["--scenario", "boot.toml", "--trace", "small.csv", "-q", "--format", "json"]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let outcome = json(&ran.stdout)["policies"]["autohet"].clone();
+        (outcome["paid_gpu_s"].as_f64().unwrap(), outcome["iterations"].as_u64().unwrap())
+    };
+    let (at_once, later) = (paid("0"), paid("300"));
+    assert_eq!(at_once.0, later.0);
+    assert!(later.1 < at_once.1, "{at_once:?} {later:?}");
+}
+
+#[test]
 fn storage_and_traffic_cost_what_is_asked_for() {
     let sandbox = Sandbox::with_small_trace();
     let run = |more: &[&str]| {
