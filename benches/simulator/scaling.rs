@@ -22,7 +22,7 @@ const GPUS_PER_NODE: u32 = 8;
 const MICRO_BATCHES: u32 = 32;
 const MODEL: &str = "gpt3-6.7b";
 /// The best of so many.
-const TRIES: u32 = 20;
+const TRIES: u32 = 5;
 const FOLDER: &str = "results/benchmarks";
 
 /// What one cluster took.

@@ -38,93 +38,93 @@ impl fmt::Display for Waiting {
 /// Every stream of a rank runs its instructions in order; an instruction starts when its stream is free and the
 /// instructions that it [waits for](crate::program::Instruction::waits_for) have ended.
 pub fn drive<B: Backend>(program: &Program, ranks: &[Rank], backend: &mut B) -> Result<Timeline, DriveError<B::Error>> {
+    let mut hosted: Vec<Option<RankState>> = vec![None; program.ranks().len()];
     let mut left = ranks.iter().map(|rank| program.ranks()[rank.index()].instructions.len()).sum::<usize>();
-    let mut steps = Vec::with_capacity(left);
-    let mut hosted = vec![RankState::IDLE; program.ranks().len()];
+    let mut steps = Vec::with_capacity(left + ranks.len() * Stream::COUNT);
     for &rank in ranks {
-        hosted[rank.index()] = RankState::new(&program.ranks()[rank.index()].instructions, &mut steps);
+        hosted[rank.index()] = Some(RankState::new(program, rank, &mut steps));
     }
     let mut spans = Vec::with_capacity(left);
     for &rank in ranks {
-        hosted[rank.index()].issue_ready(&steps, rank, backend)?;
+        let state = hosted[rank.index()].as_mut().expect("hosted ranks have a state");
+        state.issue_ready(program, &steps, rank, backend)?;
     }
     while left > 0 {
         let Some(done) = backend.next_completion().map_err(DriveError::Backend)? else {
             return Err(DriveError::Deadlock(waiting(program, &hosted)));
         };
-        let state = &mut hosted[done.rank.index()];
+        let state = hosted[done.rank.index()].as_mut().expect("a backend completes only what was issued to it");
         state.complete(&steps, done.id);
-        state.issue_ready(&steps, done.rank, backend)?;
+        state.issue_ready(program, &steps, done.rank, backend)?;
         spans.push(Span { rank: done.rank, id: done.id, start: done.start, end: done.end });
         left -= 1;
     }
     Ok(Timeline { spans })
 }
 
-/// An instruction with what is read when it is issued and when it ends. The steps of a rank stand in the order of its program,
-/// in which all of its streams get on at about the same pace: with thousands of ranks, an event costs what has to be fetched
-/// for it.
+/// What of an instruction decides when it may start. The steps of a stream of a rank stand one behind the other, and behind
+/// the last of them one with no instruction: with thousands of ranks, an event costs what has to be fetched for it.
 #[derive(Clone, Copy)]
 struct Step {
-    instruction: Instruction,
-    /// Streams of what it waits for.
-    streams: [Stream; 2],
-    /// The next one of its stream.
-    next: InstructionId,
+    id: InstructionId,
+    /// What it waits for, and in which streams.
+    waits_for: [Option<(Stream, InstructionId)>; 2],
 }
 
 /// What stands behind the last instruction of a stream.
 const NONE: InstructionId = InstructionId(u32::MAX);
 
-/// Progress of one rank: of each stream the first instruction that hasn't ended, and where the rank's steps begin. Two of them
-/// are a cache line.
-#[derive(Clone, Copy)]
-#[repr(align(32))]
+/// Progress of one rank: of each stream the first instruction that hasn't ended, and where its step stands. One cache line.
+#[derive(Clone)]
+#[repr(align(64))]
 struct RankState {
     heads: [InstructionId; Stream::COUNT],
-    first: u32,
-    /// A bit for each stream whose head was issued.
-    issued: u8,
+    places: [u32; Stream::COUNT],
+    is_issued: [bool; Stream::COUNT],
 }
 
 impl RankState {
-    /// A rank that isn't hosted, and one that has done everything.
-    const IDLE: Self = Self { heads: [NONE; Stream::COUNT], first: 0, issued: 0 };
-
     /// The beginning of a rank's program, whose steps are put behind the others.
-    fn new(instructions: &[Instruction], steps: &mut Vec<Step>) -> Self {
-        let first = u32::try_from(steps.len()).expect("fewer than 2^32 instructions");
-        let stream_of = |id: Option<InstructionId>| id.map_or(Stream::Compute, |id| instructions[id.index()].stream());
-        steps.extend(instructions.iter().map(|&instruction| Step {
-            instruction,
-            streams: [stream_of(instruction.after), stream_of(instruction.also_after)],
-            next: NONE,
-        }));
-        let mut heads = [NONE; Stream::COUNT];
-        for (index, instruction) in instructions.iter().enumerate().rev() {
-            let head = &mut heads[instruction.stream() as usize];
-            steps[first as usize + index].next = *head;
-            *head = InstructionId(index as u32);
+    fn new(program: &Program, rank: Rank, steps: &mut Vec<Step>) -> Self {
+        let instructions = &program.ranks()[rank.index()].instructions;
+        let stream_of = |id: InstructionId| (instructions[id.index()].stream(), id);
+        let mut places = [0; Stream::COUNT];
+        let mut counts = [0; Stream::COUNT];
+        for instruction in instructions {
+            counts[instruction.stream() as usize] += 1;
         }
-        Self { heads, first, issued: 0 }
+        let mut next = steps.len();
+        for (place, count) in places.iter_mut().zip(counts) {
+            *place = u32::try_from(next).expect("fewer than 2^32 instructions");
+            next += count + 1;
+        }
+        steps.resize(next, Step { id: NONE, waits_for: [None; 2] });
+        let mut free = places;
+        for (index, &Instruction { op, after, also_after }) in instructions.iter().enumerate() {
+            let place = &mut free[op.stream() as usize];
+            let waits_for = [after.map(stream_of), also_after.map(stream_of)];
+            steps[*place as usize] = Step { id: InstructionId(index as u32), waits_for };
+            *place += 1;
+        }
+        Self { heads: places.map(|place| steps[place as usize].id), places, is_issued: [false; Stream::COUNT] }
     }
 
     fn issue_ready<B: Backend>(
         &mut self,
+        program: &Program,
         steps: &[Step],
         rank: Rank,
         backend: &mut B,
     ) -> Result<(), DriveError<B::Error>> {
         for stream in 0..Stream::COUNT {
             let id = self.heads[stream];
-            if id == NONE || self.issued & (1 << stream) != 0 {
+            if id == NONE || self.is_issued[stream] {
                 continue;
             }
-            let Step { instruction, streams: [of_first, of_second], .. } = &steps[self.first as usize + id.index()];
-            let has_ended = |id: Option<InstructionId>, of: Stream| id.is_none_or(|id| self.heads[of as usize] > id);
-            if has_ended(instruction.after, *of_first) && has_ended(instruction.also_after, *of_second) {
-                self.issued |= 1 << stream;
-                backend.issue(rank, id, *instruction).map_err(DriveError::Backend)?;
+            let Step { waits_for, .. } = steps[self.places[stream] as usize];
+            if waits_for.iter().flatten().all(|&(stream, id)| self.heads[stream as usize] > id) {
+                self.is_issued[stream] = true;
+                backend.issue(rank, id, program.instruction(rank, id)).map_err(DriveError::Backend)?;
             }
         }
         Ok(())
@@ -132,18 +132,18 @@ impl RankState {
 
     /// Streams run in the order of the program, so that what ends is the head of one.
     fn complete(&mut self, steps: &[Step], id: InstructionId) {
-        let stream =
-            self.heads.iter().position(|&head| head == id).expect("a backend completes only what was issued to it");
-        self.heads[stream] = steps[self.first as usize + id.index()].next;
-        self.issued &= !(1 << stream);
+        let stream = self.heads.iter().position(|&head| head == id).expect("only heads are issued");
+        self.places[stream] += 1;
+        self.heads[stream] = steps[self.places[stream] as usize].id;
+        self.is_issued[stream] = false;
     }
 }
 
 /// Per rank, the oldest instruction that hasn't ended.
-fn waiting(program: &Program, hosted: &[RankState]) -> Vec<Waiting> {
+fn waiting(program: &Program, hosted: &[Option<RankState>]) -> Vec<Waiting> {
     let mut all = Vec::new();
     for (index, state) in hosted.iter().enumerate() {
-        let oldest = state.heads.iter().copied().min();
+        let oldest = state.as_ref().and_then(|state| state.heads.iter().copied().min());
         if let Some(id) = oldest.filter(|id| *id != NONE) {
             let rank = Rank::from(index);
             all.push(Waiting { rank, op: program.instruction(rank, id).op });

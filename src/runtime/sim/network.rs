@@ -5,11 +5,8 @@
 //! through others, are computed again; and not even those where it takes nothing away from others, or leaves them nothing
 //! that they could use.
 
-mod link;
-
 use super::queue::EventQueue;
 use crate::units::SimTime;
-use link::LinkState;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -52,6 +49,14 @@ impl RouteState {
     fn range(self) -> Range<usize> {
         self.first as usize..(self.first + self.count) as usize
     }
+}
+
+#[derive(Clone, Debug)]
+struct LinkState {
+    bytes_per_s: f64,
+    active: Vec<u32>,
+    /// What the active transfers take of it, those without a rate left out.
+    used_bytes_per_s: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +122,7 @@ impl<T> Network<T> {
 
     /// Adds a link.
     pub fn add_link(&mut self, bytes_per_s: f64) -> LinkIndex {
-        self.links.push(LinkState::new(bytes_per_s));
+        self.links.push(LinkState { bytes_per_s, active: Vec::new(), used_bytes_per_s: 0.0 });
         self.scratch.link_seen.push(0);
         self.scratch.link_slot.push(0);
         self.links.len() as LinkIndex - 1
@@ -230,7 +235,7 @@ impl<T> Network<T> {
         let state = &mut self.transfers[transfer as usize];
         state.settled = now;
         for &(link, _) in &self.crossings[self.routes[state.route as usize].range()] {
-            self.links[link as usize].add(transfer);
+            self.links[link as usize].active.push(transfer);
         }
     }
 
@@ -242,12 +247,12 @@ impl<T> Network<T> {
         let mut concerns_others = false;
         for &(link, weight) in &self.crossings[self.routes[state.route as usize].range()] {
             let link = &mut self.links[link as usize];
-            link.remove(transfer);
-            if link.active().is_empty() {
+            link.active.retain(|&other| other != transfer);
+            if link.active.is_empty() {
                 link.used_bytes_per_s = 0.0;
                 continue;
             }
-            concerns_others |= link.is_full();
+            concerns_others |= link.spare_bytes_per_s() <= link.bytes_per_s * FULL;
             if state.rate_bytes_per_s.is_finite() {
                 link.used_bytes_per_s = (link.used_bytes_per_s - weight * state.rate_bytes_per_s).max(0.0);
             }
@@ -266,7 +271,7 @@ impl<T> Network<T> {
             let link = &self.links[link as usize];
             let share = link.spare_bytes_per_s() / weight;
             if share < rate {
-                (rate, is_own) = (share, link.active().len() == 1);
+                (rate, is_own) = (share, link.active.len() == 1);
             }
         }
         if !is_own || rate <= 0.0 {
@@ -291,8 +296,8 @@ impl<T> Network<T> {
             let bottleneck = spare.iter().position(|link| link.open > 0 && link.bytes_per_s / link.weight <= rate);
             let Some(bottleneck) = bottleneck else { break };
             let link = self.scratch.links[bottleneck] as usize;
-            for index in 0..self.links[link].active().len() {
-                let transfer = self.links[link].active()[index];
+            for index in 0..self.links[link].active.len() {
+                let transfer = self.links[link].active[index];
                 if self.scratch.transfer_seen[transfer as usize] == self.scratch.epoch {
                     self.scratch.transfer_seen[transfer as usize] = 0;
                     self.give(transfer, rate);
@@ -347,7 +352,7 @@ impl<T> Network<T> {
         while next < scratch.links.len() {
             let link = scratch.links[next];
             next += 1;
-            for &transfer in links[link as usize].active() {
+            for &transfer in &links[link as usize].active {
                 if scratch.transfer_seen[transfer as usize] == scratch.epoch {
                     continue;
                 }
@@ -377,6 +382,15 @@ impl<T> Network<T> {
         self.events.push(end, Event::End { transfer, version: state.version });
     }
 }
+
+impl LinkState {
+    fn spare_bytes_per_s(&self) -> f64 {
+        if self.bytes_per_s.is_finite() { (self.bytes_per_s - self.used_bytes_per_s).max(0.0) } else { f64::INFINITY }
+    }
+}
+
+/// A link of which no larger share is to spare is full.
+const FULL: f64 = 1e-9;
 
 #[cfg(test)]
 mod properties;

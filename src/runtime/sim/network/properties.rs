@@ -48,7 +48,7 @@ fn check_fairness<T>(network: &Network<T>) -> Result<(), TestCaseError> {
         network.crossed(route).iter().find(|(crossed, _)| *crossed as usize == link).map_or(0.0, |(_, weight)| *weight)
     };
     let used: Vec<f64> = (0..network.links.len())
-        .map(|link| network.links[link].active().iter().map(|transfer| rate(transfer) * weight(transfer, link)).sum())
+        .map(|link| network.links[link].active.iter().map(|transfer| rate(transfer) * weight(transfer, link)).sum())
         .collect();
     for (link, used) in used.iter().enumerate() {
         let bytes_per_s = network.links[link].bytes_per_s;
@@ -58,13 +58,13 @@ fn check_fairness<T>(network: &Network<T>) -> Result<(), TestCaseError> {
     }
     // Every transfer has a link that is full and on which nobody has more: raising it would lower who has no more.
     for link in &network.links {
-        for transfer in link.active() {
+        for transfer in &link.active {
             let route = network.crossed(network.transfers[*transfer as usize].route);
             let is_bottleneck = |&(crossed, _): &(LinkIndex, f64)| {
                 let crossed = crossed as usize;
                 let state = &network.links[crossed];
                 let is_full = used[crossed] >= state.bytes_per_s * (1.0 - 1e-6);
-                let most = state.active().iter().map(rate).fold(0.0, f64::max);
+                let most = state.active.iter().map(rate).fold(0.0, f64::max);
                 is_full && rate(transfer) >= most * (1.0 - 1e-6)
             };
             prop_assert!(route.iter().any(is_bottleneck), "{transfer} could get more than {}", rate(transfer));
