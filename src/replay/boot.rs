@@ -35,8 +35,9 @@ pub(super) fn booted(events: &[NodeEvent], boot: SimTime) -> Vec<NodeEvent> {
                 booting.insert(&node.name, Booting { node: node.clone(), ready, loss: None });
                 continue;
             }
-            NodeEventKind::Notice { node, .. } => node.as_str(),
-            NodeEventKind::Cancelled(node) | NodeEventKind::Down(node) => node.as_str(),
+            NodeEventKind::Notice { node, .. } | NodeEventKind::Cancelled(node) | NodeEventKind::Down(node) => {
+                node.as_str()
+            }
         };
         match booting.get_mut(name) {
             Some(node) if event.time <= node.ready => match &event.kind {
@@ -52,7 +53,9 @@ pub(super) fn booted(events: &[NodeEvent], boot: SimTime) -> Vec<NodeEvent> {
             }
         }
     }
-    booting.into_values().for_each(|node| node.come(&mut seen));
+    for node in booting.into_values() {
+        node.come(&mut seen);
+    }
     seen.sort_by_key(|event| event.time);
     seen
 }

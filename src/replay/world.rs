@@ -102,12 +102,15 @@ impl Running {
     }
 }
 
+/// Of the nodes that are there, by time.
+type Changes<'a> = &'a [(SimTime, MembershipChange)];
+
 impl<'a> World<'a> {
     pub(super) fn new(
         controller: Controller<'a>,
         settings: ReplaySettings<'a>,
         judge: &'a RememberingJudge<'a>,
-        (changes, seen): (&'a [(SimTime, MembershipChange)], &'a [(SimTime, MembershipChange)]),
+        (changes, seen): (Changes<'a>, Changes<'a>),
         span: SimTime,
     ) -> Self {
         let mut queue = EventQueue::default();

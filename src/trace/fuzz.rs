@@ -45,7 +45,7 @@ fn watch(cases: &[AtomicU64], is_over: &AtomicBool) {
 }
 
 /// What came of the cases, for people.
-#[derive(Default, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     read: u64,
     refused: u64,

@@ -111,7 +111,7 @@ fn nodes_that_boot_are_paid_for_before_they_are_of_use() {
         let ran = sandbox.run(&["--scenario", "boot.toml", "--trace", "small.csv", "-q", "--format", "json"]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let outcome = json(&ran.stdout)["policies"]["autohet"].clone();
-        (outcome["paid_gpu_s"].as_f64().unwrap(), outcome["iterations"].as_u64().unwrap())
+        (outcome["paid_gpu_s"].clone(), outcome["iterations"].as_u64().unwrap())
     };
     let (at_once, later) = (paid("0"), paid("300"));
     assert_eq!(at_once.0, later.0);

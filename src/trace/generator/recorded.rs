@@ -109,9 +109,9 @@ impl RecordedMarket {
     /// Checks that it can go on for so long.
     pub(super) fn validate(&self, hours: f64) -> Result<(), GeneratorError> {
         within("recorded.observed_s", self.observed_s, 0.0, LONGEST_S)?;
-        let sizes = [("pools", self.pools.len(), 1, MOST_POOLS), ("changes", self.changes.len(), 2, MOST)];
+        let sizes = [("pools", self.pools.len(), 1_u32, MOST_POOLS), ("changes", self.changes.len(), 2, MOST)];
         for (what, count, least, most) in sizes {
-            within(&format!("recorded.{what}, their number"), count as f64, least as f64, most as f64)?;
+            within(&format!("recorded.{what}, their number"), count as f64, f64::from(least), most as f64)?;
         }
         for (index, pool) in self.pools.iter().enumerate() {
             let name = |field: &str| format!("recorded.pools[{index}].{field}");
