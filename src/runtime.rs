@@ -13,3 +13,6 @@ mod timeline;
 pub use backend::{Backend, Completion};
 pub use drive::{DriveError, Waiting, drive};
 pub use timeline::{RankTime, Span, Timeline};
+
+/// Most processes that one machine is asked to run.
+pub const MAX_RANKS: usize = 64;

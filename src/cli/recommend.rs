@@ -4,9 +4,11 @@ use super::args::{Format, ObjectiveName, RecommendArgs};
 use super::progress::Progress;
 use super::{Verdict, files, job, print, print_json, voice};
 use crate::cluster::GpuSpec;
+use crate::model::Precision;
 use crate::plan::{Goal, Objective};
 use crate::recommend::{MOST_MIXES, Offer, Question, RatedMix, Recommendation, Risk, affordable, rate, risks_of_trace};
 use crate::report::{FrontPoint, Records, Screen, front_svg, rounded};
+use crate::runtime::MAX_RANKS;
 use crate::scenario::Scenario;
 use crate::sweep::{Shared, in_parallel};
 use crate::trace::{self, ReadOptions};
@@ -214,7 +216,10 @@ fn commands(args: &RecommendArgs, question: &Question, mix: &RatedMix) -> Vec<St
     };
     add("global-batch-size", Some(training.global_batch_size.to_string()));
     let job = &args.job;
-    add("precision", job.precision.map(|precision| format!("{precision:?}").to_lowercase()));
+    // The same speed as fp16, and what can be trained.
+    let has_bf16 = rented(question, mix).all(|offer| offer.gpu.bf16_flops_per_s.is_some());
+    let precision = job.precision.or_else(|| has_bf16.then_some(Precision::Bf16)).unwrap_or(training.precision);
+    add("precision", Some(format!("{precision:?}").to_lowercase()));
     let quoted = |path: &Path| path.display().to_string();
     job.profile.iter().for_each(|path| add("profile", Some(quoted(path))));
     add("nics-per-node", job.nics_per_node.map(|count| count.to_string()));
@@ -229,8 +234,28 @@ fn commands(args: &RecommendArgs, question: &Question, mix: &RatedMix) -> Vec<St
         plan += " --zero1";
     }
     let mut commands: Vec<String> = has_prices.then(|| write_cluster(question, mix)).into_iter().collect();
-    commands.extend([plan + " --out plan.json", "autohet-run --plan plan.json".to_owned()]);
+    commands.extend([plan + " --out plan.json", training_command(question, mix, precision)]);
     commands
+}
+
+/// The types that a mix has nodes of.
+fn rented<'a>(question: &'a Question, mix: &'a RatedMix) -> impl Iterator<Item = &'a Offer> {
+    question.offers.iter().zip(&mix.counts).filter(|(_, count)| **count > 0).map(|(offer, _)| offer)
+}
+
+/// What trains on a mix, or why nothing here does.
+fn training_command(question: &Question, mix: &RatedMix, precision: Precision) -> String {
+    let nodes: u32 = mix.counts.iter().sum();
+    let gpus: u32 = mix.counts.iter().zip(&question.offers).map(|(count, offer)| count * offer.gpus_per_node).sum();
+    if precision == Precision::Fp16 {
+        "# autohet-run trains in bf16 and fp32: to train with it, ask with `--precision`".to_owned()
+    } else if gpus as usize > MAX_RANKS {
+        format!("# autohet-run trains on {MAX_RANKS} GPUs at most")
+    } else if nodes > 1 {
+        "autohet-run --plan plan.json --hosts nodes.txt".to_owned()
+    } else {
+        "autohet-run --plan plan.json".to_owned()
+    }
 }
 
 /// Where the mix is written with its prices, which its notation doesn't have.

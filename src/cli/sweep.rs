@@ -27,6 +27,12 @@ fn run_sweep(file: &Path, args: &SweepArgs) -> anyhow::Result<Verdict> {
     let mut sweep = SweepFile::read(file)?;
     let shard = shard_of(args)?;
     let out = args.results.out.clone().unwrap_or_else(|| default_out(&sweep.name, shard));
+    files::check_distinct(&[("--out", Some(&out)), ("--cache", args.cache.as_deref())])?;
+    if let (Some(shard), Some(_)) = (shard.filter(|shard| !shard.is_whole()), &args.results.baseline) {
+        return Err(anyhow!(
+            "shard {shard} has a part of the rows only, which a baseline would miss the others of\nhint: give `--baseline` to `autohet-sim sweep merge`"
+        ));
+    }
     let baseline = check_results(&args.results, &out, &sweep.axes, &[file])?;
     let cache = args.cache.as_deref().map(SweepCache::open).transpose()?;
     let shared = Arc::new(Shared::new(cache));
@@ -165,7 +171,9 @@ fn finish(
         eprintln!("{}", gate_text(gate).trim_end());
     }
     if has_failed {
-        eprintln!("{} runs failed: see `status` and `reason` in rows.csv", results.table.count(SweepStatus::Error));
+        let failed = results.table.count(SweepStatus::Error);
+        let runs = if failed == 1 { "run" } else { "runs" };
+        eprintln!("{failed} {runs} failed: see `status` and `reason` in rows.csv");
     }
     let is_good = !has_failed && gate.is_none_or(|gate| gate.is_good());
     Ok(if is_good { Verdict::Good } else { Verdict::Bad })

@@ -91,10 +91,10 @@ impl Section {
         Self { svg, ..self }
     }
 
-    /// With a table. Columns of numbers are told by their cells, which are short and begin with a digit.
+    /// With a table. Columns of numbers are told by their cells, which are short and begin with a digit or a sign.
     fn with_table<C: AsRef<str>>(self, columns: &[C], rows: Vec<Vec<String>>) -> Self {
         let is_number = |cell: &String| {
-            cell.is_empty() || cell.len() < 20 && cell.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+            cell.is_empty() || cell.len() < 20 && cell.starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c))
         };
         let column = |(index, name): (usize, &C)| Column {
             name: name.as_ref().replace('_', " "),

@@ -38,7 +38,8 @@ mod tied;
 mod transport;
 mod worker;
 
-pub use check::{MAX_RANKS, check_job};
+pub use super::MAX_RANKS;
+pub use check::check_job;
 pub use clock::{Clock, since_epoch};
 pub use compute::{BlockState, BlockTime, Pass};
 pub use conditions::{Conditions, EmulatedBlock, EmulatedRank, EmulationError};

@@ -1,7 +1,7 @@
 //! Shards put together: what the whole sweep would have given.
 
 use super::results::Header;
-use super::{SweepError, SweepResults};
+use super::{SweepError, SweepResults, key_text};
 use crate::report::{SweepTable, compare_keys};
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub fn merge(folders: &[PathBuf]) -> Result<SweepResults, SweepError> {
     }
     let table = SweepTable::new(whole.header.kind, whole.header.axes.clone(), rows);
     if let Some(pair) = table.rows.windows(2).find(|pair| compare_keys(&pair[0].key, &pair[1].key).is_eq()) {
-        let problem = format!("and another folder both have the row {:?}", pair[0].key);
+        let problem = format!("and another folder both have the row {}", key_text(&pair[0].key));
         return Err(refused(first.clone(), problem, "name each shard once"));
     }
     let missing = whole.header.runs.saturating_sub(table.rows.len());

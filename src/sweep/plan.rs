@@ -4,6 +4,7 @@ use super::memory::Shared;
 use super::run::Point;
 use super::{Effort, SweepFile};
 use crate::cluster::Cluster;
+use crate::cost::CostError;
 use crate::plan::{PlanError, PlanLimits, PlanRequest, PlannedIteration, Planner};
 use crate::planner;
 use crate::planner::autohet::AutoHet;
@@ -55,8 +56,14 @@ fn planned(
         _ => Box::new(AutoHet { engine: effort.engine() }),
     };
     planner.plan(&request).map_err(|error| {
-        let is_verdict =
-            matches!(error, PlanError::DoesNotFit { .. } | PlanError::EmptyCluster | PlanError::Unmet { .. });
+        // That none of a mix's GPUs computes in the precision is said of the mix, as that its memory is too small.
+        let is_verdict = matches!(
+            error,
+            PlanError::DoesNotFit { .. }
+                | PlanError::EmptyCluster
+                | PlanError::Unmet { .. }
+                | PlanError::Cost(CostError::Precision { .. })
+        );
         (is_verdict, error.to_string())
     })
 }

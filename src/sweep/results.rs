@@ -1,7 +1,7 @@
 //! What a sweep leaves behind: rows, a chart, and what it was.
 
 use super::hash::hash;
-use super::{PROGRAM, Shard, SweepError, SweepFile};
+use super::{PROGRAM, Shard, SweepError, SweepFile, key_text};
 use crate::report::{
     GateOutcome, ReportError, ResultsFolder, SweepChart, SweepKind, SweepRow, SweepStatus, SweepTable, compare_keys,
     sweep_html, sweep_svg,
@@ -132,7 +132,7 @@ impl SweepResults {
         }
         let table = SweepTable::new(header.kind, header.axes.clone(), rows);
         if let Some(pair) = table.rows.windows(2).find(|pair| compare_keys(&pair[0].key, &pair[1].key).is_eq()) {
-            return Err(refused(format!("has the row {:?} twice", pair[0].key)));
+            return Err(refused(format!("has the row {} twice", key_text(&pair[0].key))));
         }
         Ok(Self { header, table, text: text("sweep.toml")? })
     }

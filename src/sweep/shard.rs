@@ -17,12 +17,12 @@ pub struct Shard {
     count: u32,
 }
 
-/// What schedulers tell a process of its place: variables of its number, of the first number and of the number of
-/// processes.
-const SCHEDULERS: [[&str; 3]; 3] = [
-    ["SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT"],
-    ["JOB_COMPLETION_INDEX", "", "JOB_COMPLETIONS"],
-    ["OMPI_COMM_WORLD_RANK", "", "OMPI_COMM_WORLD_SIZE"],
+/// What schedulers tell a process of its place: variables of its number, of the first number, of the step from one to the next
+/// and of the number of processes.
+const SCHEDULERS: [[&str; 4]; 3] = [
+    ["SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP", "SLURM_ARRAY_TASK_COUNT"],
+    ["JOB_COMPLETION_INDEX", "", "", "JOB_COMPLETIONS"],
+    ["OMPI_COMM_WORLD_RANK", "", "", "OMPI_COMM_WORLD_SIZE"],
 ];
 
 impl Shard {
@@ -38,7 +38,7 @@ impl Shard {
     pub fn of_environment(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<(Self, &'static str)>, SweepError> {
-        for [number, first, count] in SCHEDULERS {
+        for [number, first, step, count] in SCHEDULERS {
             let Some(text) = variable(number) else { continue };
             let whole = |name: &str, text: &str| {
                 text.trim().parse::<u32>().map_err(|_| SweepError::Shard {
@@ -53,7 +53,11 @@ impl Shard {
                 Some(from) => whole(first, &from)?,
                 None => 0,
             };
-            let index = whole(number, &text)?.checked_sub(from).and_then(|index| index.checked_add(1));
+            let step = match variable(step) {
+                Some(text) => whole(step, &text)?.max(1),
+                None => 1,
+            };
+            let index = whole(number, &text)?.checked_sub(from).and_then(|index| (index / step).checked_add(1));
             let index = index.ok_or_else(|| SweepError::Shard { problem: format!("`{number}` is below `{first}`") })?;
             return Ok(Some((Self::new(index, whole(count, &of)?)?, number)));
         }
@@ -117,6 +121,13 @@ mod tests {
         assert_eq!(of(&[]).unwrap(), None);
         let slurm = [("SLURM_ARRAY_TASK_ID", "4"), ("SLURM_ARRAY_TASK_MIN", "1"), ("SLURM_ARRAY_TASK_COUNT", "8")];
         assert_eq!(of(&slurm).unwrap().as_deref(), Some("4/8"));
+        let in_fives = [
+            ("SLURM_ARRAY_TASK_ID", "20"),
+            ("SLURM_ARRAY_TASK_MIN", "10"),
+            ("SLURM_ARRAY_TASK_STEP", "5"),
+            ("SLURM_ARRAY_TASK_COUNT", "3"),
+        ];
+        assert_eq!(of(&in_fives).unwrap().as_deref(), Some("3/3"));
         let from_zero = [("SLURM_ARRAY_TASK_ID", "0"), ("SLURM_ARRAY_TASK_COUNT", "8")];
         assert_eq!(of(&from_zero).unwrap().as_deref(), Some("1/8"));
         let pod = [("JOB_COMPLETION_INDEX", "2"), ("JOB_COMPLETIONS", "3")];

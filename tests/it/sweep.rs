@@ -142,6 +142,16 @@ fn what_does_not_fit_is_a_row() {
 }
 
 #[test]
+fn what_does_not_compute_in_the_precision_is_a_row() {
+    let sandbox = sandbox(
+        &PLANS.replace("training.global_batch_size", "training.precision = \"bf16\"\ntraining.global_batch_size"),
+    );
+    sweep(&sandbox, "out", &[]);
+    let rows = sandbox.read("out/rows.csv");
+    assert!(rows.contains("0,2,[1],autohet,infeasible,`T4` has no bf16 units,"), "{rows}");
+}
+
+#[test]
 fn the_scenarios_that_are_shipped_are_sweeps() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     for (name, runs) in [("mix-sweep", 4 * 4 * 3 * 3), ("mix-1000", 3000), ("spot-sweep", 2 * 3 * 3)] {

@@ -1,7 +1,7 @@
 //! A sweep against a baseline: what got better, what got worse, what is missing.
 
 use super::read::{Baseline, BaselineRow};
-use super::{Better, SweepRow, SweepStatus, SweepTable, better};
+use super::{Better, SweepRow, SweepStatus, SweepTable, better, rounded};
 use std::fmt;
 use std::str::FromStr;
 
@@ -114,7 +114,7 @@ fn compare_row(
             continue;
         }
         let is = now.outcome.figures.get(figure).and_then(serde_json::Value::as_f64);
-        let after = is.map_or_else(|| "missing".to_owned(), |is| is.to_string());
+        let after = is.map_or_else(|| "missing".to_owned(), |is| rounded(is).to_string());
         let share = is.map(|is| (is - was) / was.abs()).filter(|share| share.is_finite());
         let gain = match (is, direction) {
             (None, _) => f64::NEG_INFINITY,
@@ -127,7 +127,8 @@ fn compare_row(
             continue;
         }
         changes += 1;
-        let change = Change { row: name.to_owned(), figure: figure.clone(), before: was.to_string(), after, share };
+        let change =
+            Change { row: name.to_owned(), figure: figure.clone(), before: rounded(was).to_string(), after, share };
         if gain < 0.0 { outcome.worse.push(change) } else { outcome.better.push(change) }
     }
     if changes == 0 {

@@ -5,10 +5,9 @@ use super::messages::Job;
 use super::{DataSet, DeviceError, EmulatedRank};
 use crate::model::{Architecture, ModelSpec};
 use crate::plan::{Plan, ScheduleKind};
+use crate::runtime::MAX_RANKS;
 use crate::units::format_bytes;
 
-/// Most processes that one machine is asked to run.
-pub const MAX_RANKS: usize = 64;
 /// Tensor-parallel degrees: those that cut the eight slices of a block's state evenly.
 const TENSOR_PARALLEL_SIZES: [u32; 4] = [1, 2, 4, 8];
 /// Most bytes that emulated ranks hold in all.

@@ -65,3 +65,22 @@ fn rows_of_another_sweep_are_not_taken_for_ones_own() {
     std::fs::rename(other.path("part-2"), sandbox.path("part-2")).unwrap();
     sandbox.refuses(&["sweep", "merge", "part-1", "part-2", "--out", "all"], &["isn't of the same sweep"]);
 }
+
+#[test]
+fn a_cache_is_no_part_of_the_results() {
+    let sandbox = super::sandbox(super::PLANS);
+    for cache in ["out", "out/cache"] {
+        let ran = sandbox.run(&["sweep", "s.toml", "--out", "out", "--cache", cache]);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains("--cache") && !sandbox.path("out").exists(), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_shard_is_not_compared_with_a_whole_baseline() {
+    let sandbox = super::sandbox(super::PLANS);
+    super::sweep(&sandbox, "whole", &[]);
+    let ran = sandbox.run(&["sweep", "s.toml", "--shard", "1/2", "--baseline", "whole/rows.csv", "--out", "out"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("sweep merge"), "{}", ran.stderr);
+}
