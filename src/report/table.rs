@@ -40,10 +40,12 @@ impl Screen {
     pub const PLAIN: Self = Self { width: 80, is_styled: false };
 
     /// Standard output as it is: its own width and bold print where it is a terminal (without style where `NO_COLOR` is
-    /// set and not empty), else [`Screen::PLAIN`].
+    /// set and not empty), else [`Screen::PLAIN`], as wide as `COLUMNS` says.
     pub fn of_stdout() -> Self {
         if !std::io::stdout().is_terminal() {
-            return Self::PLAIN;
+            let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+            let width = asked.filter(|width| (40..=1000).contains(width)).unwrap_or(Self::PLAIN.width);
+            return Self { width, ..Self::PLAIN };
         }
         let width = comfy_table::Table::new().width().unwrap_or(Self::PLAIN.width);
         let is_styled = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
