@@ -252,7 +252,7 @@ fn training_command(question: &Question, mix: &RatedMix, precision: Precision) -
     } else if gpus as usize > MAX_RANKS {
         format!("# autohet-run trains on {MAX_RANKS} GPUs at most")
     } else if nodes > 1 {
-        "autohet-run --plan plan.json --hosts nodes.txt".to_owned()
+        "autohet-run --plan plan.json --hosts nodes.txt --secret-file secret --listen 0.0.0.0:29400".to_owned()
     } else {
         "autohet-run --plan plan.json".to_owned()
     }

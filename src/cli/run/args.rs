@@ -84,7 +84,7 @@ pub(super) struct PlanningArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data")]
 pub(super) struct DataArgs {
-    /// Text or tokens to train on [default: a synthetic language]
+    /// Text or tokens to train on [default: synthetic]
     #[arg(long, value_name = "FILE")]
     pub(super) data: Option<PathBuf>,
     /// How the file holds its tokens [default: u16 for .bin and .u16, u32 for .u32, else text]
@@ -272,20 +272,24 @@ pub(super) struct HostArgs {
     #[arg(long, value_name = "ADDRESS:PORT", requires = "hosts", hide_short_help = true)]
     pub(super) listen: Option<SocketAddr>,
     /// File with the secret that workers have to know: 64 hexadecimal digits, readable by you alone
-    #[arg(long, value_name = "FILE", requires = "hosts")]
+    #[arg(long, value_name = "FILE", requires = "hosts", hide_short_help = true)]
     pub(super) secret_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct OutputArgs {
-    /// What to print on stdout as it happens: steps, and as JSON events too, one a line
+    /// What to print on stdout, a step a line
+    ///
+    /// As it happens; JSON has a line for each event, too.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
-    /// Print nothing but errors, and what `--format` json, csv or markdown asks for
+    /// Print nothing but errors and what `--format` asks for
+    ///
+    /// JSON, CSV or Markdown, that is: not the table.
     #[arg(long, short)]
     pub(super) quiet: bool,
-    /// Folder for what was measured, also when the run fails or is interrupted
+    /// Folder for what was measured, of failed runs too
     ///
     /// It gets metrics.csv, events.jsonl, loss.svg, summary.json and timeline.perfetto.json (the last step, for
     /// ui.perfetto.dev).
