@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// let limits = PlanLimits::default();
 /// let request = PlanRequest { cluster: &cluster, cost: &cost, training: &training, judge: &Simulator, limits };
 /// let planned = autohet::planner::by_name("megatron").unwrap().plan(&request)?;
-/// planned.plan.validate(&cluster, &cost)?;
+/// assert_eq!(planned.plan.validate(&cluster, &cost), Ok(()));
 /// assert!(planned.lower_bound_s <= planned.predicted_iteration_s);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
